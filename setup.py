@@ -1,0 +1,53 @@
+"""Builds the distribution `acme-quant` and its C extension.
+
+The policy runtime needs NumPy alone; `pip install acme-quant[training]` adds the
+whole training stack in the versions of requirements.txt.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import setuptools
+
+HERE = pathlib.Path(__file__).parent
+KERNELS = "acme_quant/kernels"
+
+
+def pinned_requirements() -> list[str]:
+    """Returns the training stack's pins, one requirement an entry."""
+    lines = (HERE / "requirements.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+# No FMA where the reference has none: the int8 path must give the same bits on
+# every CPU, so the compiler may not contract a*b+c by itself.
+kernels = setuptools.Extension(
+    "acme_quant.kernels._kernels",
+    sources=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.c")),
+    depends=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.h")),
+    extra_compile_args=["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden"],
+)
+
+setuptools.setup(
+    name="acme-quant",
+    version="0.1.0",
+    description="Quantized actor-learner reinforcement learning on Acme.",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.9",
+    install_requires=["numpy>=1.21"],
+    extras_require={"training": pinned_requirements()},
+    packages=[
+        "acme_quant",
+        "acme_quant.agents",
+        "acme_quant.bench",
+        "acme_quant.kernels",
+        "acme_quant.launch",
+    ],
+    # `agents` and `launch` are too common as installed top-level names.
+    package_dir={"acme_quant.agents": "agents", "acme_quant.launch": "launch"},
+    ext_modules=[kernels],
+    entry_points={"console_scripts": ["acme-quant = acme_quant.launch.cli:main"]},
+)
