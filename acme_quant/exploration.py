@@ -1,0 +1,136 @@
+"""Exploration on top of a policy's output, in NumPy alone.
+
+An exploration is any callable `exploration(output, rng) -> action`: `output` is what
+the policy's engine returned (float32 [W] or [M, W]), `rng` the actor's own generator.
+The actors of one run differ in their generator and in their noise level; the greedy
+evaluator uses the same classes with the level 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianNoise:
+    """Adds independent Gaussian noise to a continuous action, then clips to its box.
+
+    The same rule as Acme's D4PG behaviour network (ClippedGaussian, ClipToSpec).
+
+    Attributes:
+      sigma: standard deviation of the noise, in units of the action; 0 is greedy.
+      low: smallest action, a float or float32 [W].
+      high: largest action, a float or float32 [W].
+    """
+
+    sigma: float
+    low: float | np.ndarray
+    high: float | np.ndarray
+
+    def __post_init__(self) -> None:
+        """Refuses a negative or non-finite level."""
+        if not 0.0 <= self.sigma < float("inf"):
+            raise ValueError(
+                f"sigma must be a finite number of at least 0, got {self.sigma}."
+            )
+
+    def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Returns the noisy action, float32, of `output`'s shape."""
+        if self.sigma:
+            noise = rng.standard_normal(output.shape, dtype=np.float32)
+            output = output + np.float32(self.sigma) * noise
+        return np.minimum(np.maximum(output, self.low), self.high, dtype=np.float32)
+
+
+class EpsilonGreedy:
+    """Takes the action of largest value, or with probability epsilon any action.
+
+    A random action is drawn from all of them, the best one included, as in Mnih et
+    al. 2015. Among equal values the first wins.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        num_actions: int,
+        *,
+        initial_epsilon: float | None = None,
+        decay_steps: int = 0,
+    ) -> None:
+        """Initializes the schedule.
+
+        Args:
+          epsilon: final probability of a random action.
+          num_actions: number of actions, the width of the policy's output.
+          initial_epsilon: probability at the first call; `epsilon` when None.
+          decay_steps: calls over which the probability falls linearly from
+            `initial_epsilon` to `epsilon`; 0 means `epsilon` from the start.
+
+        Raises:
+          ValueError: if a probability lies outside [0, 1] or a count is negative.
+        """
+        self._start = epsilon if initial_epsilon is None else initial_epsilon
+        for value in (epsilon, self._start):
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"epsilon must lie in [0, 1], got {value}.")
+        if num_actions < 1 or decay_steps < 0:
+            raise ValueError(
+                "num_actions must be at least 1 and decay_steps at least 0, got "
+                f"{num_actions} and {decay_steps}."
+            )
+        self._final = epsilon
+        self._num_actions = num_actions
+        self._decay_steps = decay_steps
+        self._steps = 0
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action at the next call."""
+        if self._steps >= self._decay_steps:
+            return self._final
+        done = self._steps / self._decay_steps
+        return self._start + done * (self._final - self._start)
+
+    def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Returns the action index, int32, of shape `output.shape[:-1]`."""
+        epsilon = self.epsilon
+        self._steps += 1
+        if output.ndim == 1:
+            return np.asarray(self._one(output, epsilon, rng), np.int32)
+        greedy = output.argmax(axis=-1)
+        if epsilon:
+            explore = rng.random(greedy.shape) < epsilon
+            anything = rng.integers(self._num_actions, size=greedy.shape)
+            greedy = np.where(explore, anything, greedy)
+        return greedy.astype(np.int32)
+
+    def _one(
+        self, values: np.ndarray, epsilon: float, rng: np.random.Generator
+    ) -> np.integer | int:
+        """Chooses for one row: no temporary arrays on an actor's path."""
+        if epsilon and rng.random() < epsilon:
+            return rng.integers(self._num_actions)
+        return values.argmax()
+
+
+def spread(low: float, high: float, index: int, count: int) -> float:
+    """Returns actor `index`'s level of `count` levels spaced evenly in [low, high].
+
+    The paper gives every actor its own sigma; one actor alone gets the middle.
+    """
+    if count <= 1:
+        return 0.5 * (low + high)
+    return low + (high - low) * index / (count - 1)
+
+
+def apex_epsilon(base: float, exponent: float, index: int, count: int) -> float:
+    """Returns actor `index`'s epsilon, base ** (1 + exponent * index / (count - 1)).
+
+    Source: Horgan et al. 2018, "Distributed Prioritized Experience Replay", section
+    4.1 (base 0.4, exponent 7). One actor alone gets `base`.
+    """
+    if count <= 1:
+        return base
+    return base ** (1.0 + exponent * index / (count - 1))
