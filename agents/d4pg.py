@@ -1,0 +1,214 @@
+"""D4PG with quantized actors: Acme's learner and replay, our actors.
+
+    from acme_quant.agents import d4pg
+    builder = d4pg.make_builder(d4pg.Config(), quantizer="int8")
+
+The networks are those of Acme's `d4pg.make_default_networks`: a LayerNorm MLP policy
+whose tanh is scaled to the action box, and a distributional critic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from acme_quant.exploration import GaussianNoise
+
+if TYPE_CHECKING:
+    import reverb
+    import sonnet as snt
+    from acme import adders, specs
+    from acme.agents.tf import d4pg as acme_d4pg
+
+    from acme_quant.builder import QuantizedBuilder
+
+
+def setting(default: Any, text: str) -> Any:  # noqa: ANN401
+    """Declares a dataclass field that carries its help text."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of D4PG; the defaults are Acme's except where the help says so."""
+
+    policy_layers: tuple[int, ...] = setting(
+        (256, 256, 256), "Hidden layer sizes of the policy."
+    )
+    critic_layers: tuple[int, ...] = setting(
+        (512, 512, 256), "Hidden layer sizes of the critic."
+    )
+    num_atoms: int = setting(51, "Atoms of the critic's value distribution.")
+    value_bound: float = setting(150.0, "The atoms span [-bound, bound].")
+    batch_size: int = setting(256, "Transitions per learner step.")
+    samples_per_insert: float = setting(
+        32.0, "Times each inserted transition is sampled on average."
+    )
+    min_replay_size: int = setting(1000, "Transitions before learning starts.")
+    max_replay_size: int = setting(1_000_000, "Transitions that replay holds.")
+    n_step: int = setting(5, "Environment steps folded into one transition.")
+    discount: float = setting(0.99, "Discount factor of a step.")
+    learning_rate: float = setting(1e-4, "Adam's step size, policy and critic.")
+    target_update_period: int = setting(
+        100, "Learner steps between copies to the target networks."
+    )
+    sigma: float = setting(
+        0.3, "Standard deviation of the actors' Gaussian exploration noise."
+    )
+    sigma_spread: float = setting(
+        0.0,
+        "Spread of sigma over the actors: they run from sigma*(1-spread) to "
+        "sigma*(1+spread), evenly.",
+    )
+
+
+def check(spec: specs.EnvironmentSpec, config: Config) -> None:
+    """Refuses environments that D4PG cannot act in.
+
+    Raises:
+      ValueError: if the actions are not a bounded box of floats, or the settings can
+        never let the learner take its first batch.
+    """
+    from acme_quant import environments
+
+    kind = environments.action_kind(spec)
+    if kind != "continuous":
+        raise ValueError(
+            f"d4pg expects continuous actions, got {kind} ones; "
+            "use --agent=dqn for discrete actions."
+        )
+    check_replay(config)
+
+
+def check_replay(config: Any) -> None:  # noqa: ANN401
+    """Refuses replay sizes with which the first batch would never be sampled.
+
+    Raises:
+      ValueError: with the two sizes that contradict each other.
+    """
+    if config.min_replay_size > config.max_replay_size:
+        raise ValueError(
+            f"expected min_replay_size <= max_replay_size, got "
+            f"{config.min_replay_size} > {config.max_replay_size}."
+        )
+    if config.batch_size > config.max_replay_size:
+        raise ValueError(
+            f"expected batch_size <= max_replay_size, got "
+            f"{config.batch_size} > {config.max_replay_size}."
+        )
+
+
+def make_networks(
+    spec: specs.EnvironmentSpec, config: Config
+) -> acme_d4pg.D4PGNetworks:
+    """Returns D4PG's networks with their variables made."""
+    from acme.agents.tf import d4pg as acme_d4pg
+
+    parts = acme_d4pg.make_default_networks(
+        spec.actions,
+        policy_layer_sizes=config.policy_layers,
+        critic_layer_sizes=config.critic_layers,
+        vmin=-config.value_bound,
+        vmax=config.value_bound,
+        num_atoms=config.num_atoms,
+    )
+    networks = acme_d4pg.D4PGNetworks(
+        policy_network=parts["policy"],
+        critic_network=parts["critic"],
+        observation_network=parts["observation"],
+    )
+    networks.init(spec)
+    return networks
+
+
+def policy_module(networks: acme_d4pg.D4PGNetworks) -> snt.Module:
+    """Returns observation network and policy in the learner's variable order."""
+    import sonnet as snt
+
+    return snt.Sequential([networks.observation_network, networks.policy_network])
+
+
+def make_builder(
+    config: Config | None = None, quantizer: Any = "int8", **options: Any
+) -> QuantizedBuilder:
+    """Returns Acme's D4PG builder with quantized actors and the fast adder.
+
+    Args:
+      config: the agent's settings.
+      quantizer: name of a quantizer, or an object of one's own.
+      **options: further arguments of `acme_quant.QuantizedBuilder`.
+    """
+    from acme_quant import builder
+
+    config = config or Config()
+    return builder.QuantizedBuilder(
+        make_acme_builder(config),
+        quantizer=quantizer,
+        adder_factory=lambda client: make_adder(client, config),
+        **options,
+    )
+
+
+def make_acme_builder(config: Config) -> acme_d4pg.D4PGBuilder:
+    """Returns Acme's own builder with these settings."""
+    import sonnet as snt
+    from acme.agents.tf import d4pg as acme_d4pg
+
+    return acme_d4pg.D4PGBuilder(
+        acme_d4pg.D4PGConfig(
+            discount=config.discount,
+            batch_size=config.batch_size,
+            target_update_period=config.target_update_period,
+            policy_optimizer=snt.optimizers.Adam(config.learning_rate),
+            critic_optimizer=snt.optimizers.Adam(config.learning_rate),
+            min_replay_size=config.min_replay_size,
+            max_replay_size=config.max_replay_size,
+            samples_per_insert=config.samples_per_insert,
+            n_step=config.n_step,
+            sigma=config.sigma,
+        )
+    )
+
+
+def make_learner_networks(
+    spec: specs.EnvironmentSpec, config: Config
+) -> tuple[acme_d4pg.D4PGNetworks, acme_d4pg.D4PGNetworks]:
+    """Returns the online and the target networks that Acme's learner trains."""
+    return make_networks(spec, config), make_networks(spec, config)
+
+
+def make_acme_policy(
+    networks: acme_d4pg.D4PGNetworks, spec: specs.EnvironmentSpec, config: Config
+) -> snt.Module:
+    """Returns the stochastic module that Acme's own actor runs."""
+    return networks.make_policy(spec, config.sigma)
+
+
+def make_adder(client: reverb.Client, config: Config) -> adders.Adder:
+    """Returns an adder of n-step transitions for one actor."""
+    from acme_quant import adder
+
+    return adder.NStepTransitionAdder(
+        client, n_step=config.n_step, discount=config.discount
+    )
+
+
+def actor_sigma(config: Config, actor_index: int, num_actors: int) -> float:
+    """Returns the noise of one actor: spread evenly around `sigma`."""
+    if num_actors < 2:
+        return config.sigma
+    place = 2.0 * actor_index / (num_actors - 1) - 1.0
+    return config.sigma * (1.0 + config.sigma_spread * place)
+
+
+def exploration(
+    spec: specs.EnvironmentSpec, config: Config, actor_index: int, num_actors: int
+) -> GaussianNoise:
+    """Returns clipped Gaussian noise with this actor's sigma."""
+    sigma = actor_sigma(config, actor_index, num_actors)
+    return GaussianNoise(sigma, spec.actions.minimum, spec.actions.maximum)
+
+
+def greedy(spec: specs.EnvironmentSpec) -> GaussianNoise:
+    """Returns the exploration of an evaluator: none."""
+    return GaussianNoise(0.0, spec.actions.minimum, spec.actions.maximum)
