@@ -35,7 +35,5 @@ def get(name: str) -> types.ModuleType:
       ValueError: if there is no such agent.
     """
     if name not in AGENTS:
-        raise ValueError(
-            f"expected an agent out of {', '.join(AGENTS)}, got {name!r}."
-        )
+        raise ValueError(f"expected an agent out of {', '.join(AGENTS)}, got {name!r}.")
     return importlib.import_module(AGENTS[name])

@@ -12,20 +12,16 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from acme_quant.exploration import GaussianNoise
+from acme_quant.agents.settings import check_replay, setting
+
+from acme_quant.exploration import GaussianNoise, spread
 
 if TYPE_CHECKING:
     import reverb
     import sonnet as snt
     from acme import adders, specs
     from acme.agents.tf import d4pg as acme_d4pg
-
     from acme_quant.builder import QuantizedBuilder
-
-
-def setting(default: Any, text: str) -> Any:  # noqa: ANN401
-    """Declares a dataclass field that carries its help text."""
-    return dataclasses.field(default=default, metadata={"help": text})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,24 +74,6 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
             "use --agent=dqn for discrete actions."
         )
     check_replay(config)
-
-
-def check_replay(config: Any) -> None:  # noqa: ANN401
-    """Refuses replay sizes with which the first batch would never be sampled.
-
-    Raises:
-      ValueError: with the two sizes that contradict each other.
-    """
-    if config.min_replay_size > config.max_replay_size:
-        raise ValueError(
-            f"expected min_replay_size <= max_replay_size, got "
-            f"{config.min_replay_size} > {config.max_replay_size}."
-        )
-    if config.batch_size > config.max_replay_size:
-        raise ValueError(
-            f"expected batch_size <= max_replay_size, got "
-            f"{config.batch_size} > {config.max_replay_size}."
-        )
 
 
 def make_networks(
@@ -193,19 +171,13 @@ def make_adder(client: reverb.Client, config: Config) -> adders.Adder:
     )
 
 
-def actor_sigma(config: Config, actor_index: int, num_actors: int) -> float:
-    """Returns the noise of one actor: spread evenly around `sigma`."""
-    if num_actors < 2:
-        return config.sigma
-    place = 2.0 * actor_index / (num_actors - 1) - 1.0
-    return config.sigma * (1.0 + config.sigma_spread * place)
-
-
 def exploration(
     spec: specs.EnvironmentSpec, config: Config, actor_index: int, num_actors: int
 ) -> GaussianNoise:
     """Returns clipped Gaussian noise with this actor's sigma."""
-    sigma = actor_sigma(config, actor_index, num_actors)
+    low = config.sigma * (1.0 - config.sigma_spread)
+    high = config.sigma * (1.0 + config.sigma_spread)
+    sigma = spread(low, high, actor_index, num_actors)
     return GaussianNoise(sigma, spec.actions.minimum, spec.actions.maximum)
 
 
