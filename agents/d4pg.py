@@ -13,7 +13,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.agents.settings import check_replay, setting
-
 from acme_quant.exploration import GaussianNoise, spread
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import sonnet as snt
     from acme import adders, specs
     from acme.agents.tf import d4pg as acme_d4pg
+
     from acme_quant.builder import QuantizedBuilder
 
 
