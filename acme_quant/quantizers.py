@@ -349,6 +349,27 @@ def get(quantizer: Union[str, Quantizer]) -> Quantizer:
     return quantizer
 
 
+def check_precisions(
+    quantizer: Union[str, Quantizer], communication: Union[str, Quantizer, None]
+) -> None:
+    """Refuses a communication precision that would change nothing.
+
+    Args:
+      quantizer: The number format the actors run.
+      communication: The number format on the wire, when the actors are to quantize
+        what they receive; None or empty to send the actors' own format.
+
+    Raises:
+      ValueError: Either is unknown, or both are the same.
+    """
+    running = get(quantizer).name
+    if communication and get(communication).name == running:
+        raise ValueError(
+            f"expected a communication format other than {running}, which the actors "
+            "run and are sent anyway."
+        )
+
+
 QUANTIZERS: Dict[str, type] = {
     quantizer.name: quantizer
     for quantizer in (
