@@ -16,10 +16,12 @@ from acme_quant.agents.settings import check_replay, setting
 from acme_quant.exploration import GaussianNoise, spread
 
 if TYPE_CHECKING:
+    import acme
     import reverb
     import sonnet as snt
     from acme import adders, specs
     from acme.agents.tf import d4pg as acme_d4pg
+    from acme.utils import counting, loggers
 
     from acme_quant.builder import QuantizedBuilder
 
@@ -153,6 +155,18 @@ def make_learner_networks(
 ) -> tuple[acme_d4pg.D4PGNetworks, acme_d4pg.D4PGNetworks]:
     """Returns the online and the target networks that Acme's learner trains."""
     return make_networks(spec, config), make_networks(spec, config)
+
+
+def make_learner(
+    builder: acme_d4pg.D4PGBuilder,
+    networks: tuple[acme_d4pg.D4PGNetworks, acme_d4pg.D4PGNetworks],
+    replay: reverb.Client,
+    counter: counting.Counter,
+    logger: loggers.Logger,
+) -> acme.Learner:
+    """Returns Acme's learner on the replay server's data."""
+    dataset = builder.make_dataset_iterator(replay)
+    return builder.make_learner(networks, dataset, counter, logger, checkpoint=False)
 
 
 def make_acme_policy(

@@ -12,8 +12,10 @@ import json
 import pathlib
 import types
 import typing
+import zlib
 from typing import Any
 
+import numpy as np
 from absl import flags
 
 from acme_quant import agents
@@ -89,6 +91,11 @@ class Run:
     def workdir(self) -> pathlib.Path:
         """The run's folder."""
         return pathlib.Path(self.config.workdir)
+
+    def node_seed(self, node: str) -> int:
+        """Returns the seed of one node, int31: other nodes, other streams."""
+        entropy = [self.config.seed, zlib.crc32(node.encode())]
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
 
     def to_json(self) -> str:
         """Returns the resolved settings, one flag a key."""

@@ -1,0 +1,41 @@
+# Two commands do everything: make train, make test. Both set up .venv first.
+
+ARGS ?=
+WORKDIR ?= runs/first
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+KERNELS := $(wildcard acme_quant/kernels/*.c acme_quant/kernels/*.h)
+
+.PHONY: install train test check format pins clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): install.sh requirements-test.txt setup.py $(KERNELS)
+	./install.sh $(VENV)
+	@touch $@
+
+# A flag given twice counts as given last, so ARGS override what stands here.
+train: $(INSTALLED)
+	$(BIN)/acme-quant train --agent=d4pg --env=dm_control:cartpole:balance \
+	  --quantizer=int8 --num_actors=2 --batch_size=64 --samples_per_insert=8 \
+	  --max_actor_steps=40000 --workdir=$(WORKDIR) $(ARGS)
+
+test: check
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+format: $(INSTALLED)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Resolves requirements*.in anew into exact pins.
+pins: $(INSTALLED)
+	uv pip compile -q --python $(BIN)/python requirements.in -o requirements.txt --no-annotate --no-header
+	uv pip compile -q --python $(BIN)/python requirements-test.in -o requirements-test.txt --no-annotate --no-header
+
+clean:
+	rm -rf $(VENV) build *.egg-info acme_quant/kernels/*.so

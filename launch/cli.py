@@ -1,0 +1,35 @@
+"""The command `acme-quant`: one subcommand a module."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+COMMANDS = {
+    "train": ("acme_quant.launch.train", "train an agent with quantized actors"),
+    "bench": ("acme_quant.bench.cli", "measure policies, publishing and actors"),
+}
+
+
+def main() -> None:
+    """Runs the subcommand named on the command line; exits 2 for an unknown one."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in ("-h", "--help", "help"):
+        print(_usage())
+        return
+    if name not in COMMANDS:
+        print(
+            f"acme-quant: expected a command, got {name!r}.\n{_usage()}",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    module = importlib.import_module(COMMANDS[name][0])
+    sys.exit(module.main([f"acme-quant {name}", *sys.argv[2:]]))
+
+
+def _usage() -> str:
+    rows = [f"  {name:10} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        ["usage: acme-quant COMMAND [--flag=value ...] (COMMAND --help: its flags)"]
+        + rows
+    )

@@ -1,0 +1,193 @@
+"""Episodes without exploration, and the node that runs them now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import dm_env
+import launchpad as lp
+import numpy as np
+
+from acme_quant.launch import stopping
+from acme_quant.launch.config import Run
+from acme_quant.launch.loggers import make_logger
+
+SelectAction = Callable[[Any], Any]
+
+
+class Episode(NamedTuple):
+    """Sum of rewards and number of environment steps of one episode."""
+
+    episode_return: float
+    length: int
+
+
+def run_episode(
+    environment: dm_env.Environment,
+    select_action: SelectAction,
+    stop: threading.Event | None = None,
+) -> Episode | None:
+    """Runs one episode.
+
+    Args:
+      environment: the environment; it is reset first.
+      select_action: maps an observation to an action.
+      stop: ends the episode early when it is set.
+
+    Returns:
+      The episode, or None when it was stopped.
+    """
+    timestep = environment.reset()
+    total, length = 0.0, 0
+    while not timestep.last():
+        if stop is not None and stop.is_set():
+            return None
+        timestep = environment.step(select_action(timestep.observation))
+        total += float(timestep.reward)
+        length += 1
+    return Episode(total, length)
+
+
+def run_episodes(
+    environment: dm_env.Environment,
+    select_action: SelectAction,
+    count: int,
+    stop: threading.Event | None = None,
+) -> list[Episode]:
+    """Runs `count` episodes, fewer when stopped."""
+    episodes = (run_episode(environment, select_action, stop) for _ in range(count))
+    return [episode for episode in episodes if episode is not None]
+
+
+class EvaluatorNode:
+    """Evaluates the policy greedily, each time it has learnt for long enough.
+
+    Between two evaluations it sleeps: an evaluator without pause takes a third of a
+    small machine from the actors.
+    """
+
+    POLL_S = 0.25
+
+    def __init__(
+        self,
+        run: Run,
+        environment: dm_env.Environment,
+        policies: Any,
+        counter: Any,
+        started: float,
+    ) -> None:
+        """Initializes the node.
+
+        Args:
+          run: the run's configuration.
+          environment: an environment of its own.
+          policies: yields `(row, select_actions)` for what is to be evaluated now; see
+            `EnginePolicies` and `AcmePolicies`.
+          counter: the run's counter.
+          started: time.time() at launch.
+        """
+        self._run = run
+        self._environment = environment
+        self._policies = policies
+        self._counter = counter
+        self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
+        self._due = run.config.evaluate_every
+
+    def set_courier_server(self, server: Any) -> None:
+        """Serves nobody: no peer calls an evaluator."""
+        server.Unbind("run")
+        server.Start()
+
+    def run(self) -> None:
+        """Evaluates until the program ends."""
+        stopping.serve_until_stopped(self._work, self._logger.close)
+
+    def _work(self) -> None:
+        stop = lp.stop_event()
+        while not stop.wait(self.POLL_S):
+            steps = self._policies.update()
+            if steps >= self._due:
+                self._evaluate(steps, stop)
+                # Late evaluations are not made up for.
+                every = self._run.config.evaluate_every
+                self._due = steps - steps % every + every
+
+    def _evaluate(self, steps: int, stop: threading.Event) -> None:
+        count = self._run.config.evaluation_episodes
+        began = time.monotonic()
+        row: dict[str, Any] = {"learner_steps": steps, **self._policies.describe()}
+        row["actor_steps"] = int(self._counter.get_counts().get("actor_steps", 0))
+        for prefix, select_action in self._policies.select_actions():
+            episodes = run_episodes(self._environment, select_action, count, stop)
+            if len(episodes) < count:
+                return
+            row.update(_statistics(prefix, episodes))
+        row["seconds"] = round(time.monotonic() - began, 3)
+        self._logger.write(row)
+
+
+def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
+    returns = np.array([e.episode_return for e in episodes])
+    return {
+        f"{prefix}episode_return": float(returns.mean()),
+        f"{prefix}episode_return_std": float(returns.std()),
+        f"{prefix}episode_length": float(np.mean([e.length for e in episodes])),
+    }
+
+
+class EnginePolicies:
+    """The actors' payload, and the float32 policy beside it when asked for."""
+
+    def __init__(self, client: Any, float32_client: Any, greedy: Any) -> None:
+        """Evaluates what `client` holds; `float32_client` may be None."""
+        self._client = client
+        self._float32_client = float32_client
+        self._greedy = greedy
+        self._rng = np.random.default_rng(0)
+
+    def update(self) -> int:
+        """Fetches the newest policies and returns the learner step of the first."""
+        for client in (self._client, self._float32_client):
+            if client is not None:
+                client.update_and_wait()
+        return self._client.policy.learner_step
+
+    def describe(self) -> dict[str, Any]:
+        """Returns version and staleness, for the row of an evaluation."""
+        staleness = {f"stale_{k}": v for k, v in self._client.staleness().items()}
+        return {"policy_version": self._client.policy.version, **staleness}
+
+    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
+        """Yields a column prefix and a greedy policy for each thing to evaluate."""
+        yield "", self._select(self._client.policy)
+        if self._float32_client is not None:
+            yield "float32_", self._select(self._float32_client.policy)
+
+    def _select(self, policy: Any) -> SelectAction:
+        return lambda observation: self._greedy(policy(observation), self._rng)
+
+
+class AcmePolicies:
+    """The learner's policy in Acme's own actor: the outside baseline."""
+
+    def __init__(self, actor: Any, learner: Any) -> None:
+        """Evaluates `actor`, whose variables come from `learner`."""
+        self._actor = actor
+        self._learner = learner
+
+    def update(self) -> int:
+        """Fetches the newest variables and returns the learner's step."""
+        steps = self._learner.get_steps()
+        self._actor.update(wait=True)
+        return steps
+
+    def describe(self) -> dict[str, Any]:
+        """Returns nothing: Acme's actor does not know what version it runs."""
+        return {}
+
+    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
+        """Yields Acme's actor alone."""
+        yield "", self._actor.select_action

@@ -1,0 +1,174 @@
+"""The life of one run, seen from the launcher: start, watch, end, summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+import launchpad as lp
+
+from acme_quant.launch import program as programs
+from acme_quant.launch import progress, summary
+from acme_quant.launch.config import Run
+from acme_quant.launch.supervisor import TERMINATION_NOTICE_S, Supervisor
+
+POLL_S = 0.25
+
+
+class Interrupted(Exception):
+    """A signal asked the run to end; `code` is the exit code that says so."""
+
+    def __init__(self, number: int) -> None:
+        """Keeps the shell's exit code of signal `number`."""
+        super().__init__(signal.Signals(number).name)
+        self.code = 128 + number
+
+
+class Threads:
+    """A program in this one process, for debugging; the interface of Supervisor."""
+
+    def __init__(self, program: lp.Program) -> None:
+        """Starts a thread for each node."""
+        self._manager = lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING)
+
+    def check(self) -> None:
+        """Raises the error of a node that failed."""
+        self._manager.check_for_thread_worker_exception()
+
+    def stop(self, last: tuple[str, ...] = ()) -> None:
+        """Asks all nodes to end and waits a while; threads cannot be killed."""
+        del last
+        self._manager.stop_event().set()
+        wait = threading.Thread(
+            target=self._manager.wait, kwargs={"raise_error": False}, daemon=True
+        )
+        wait.start()
+        wait.join(TERMINATION_NOTICE_S)
+
+    def kill(self) -> None:
+        """Leaves at once."""
+        os._exit(1)
+
+
+class Watch:
+    """Asks the coordinator how far the run is, and shows it."""
+
+    def __init__(self, run: Run, program: programs.Program, started: float) -> None:
+        """Connects to the coordinator of `program`."""
+        self._run = run
+        self._coordinator = program.coordinator.dereference()
+        self._started = started
+        self._answer: Any = None
+        self._progress = progress.Progress()
+        self.counts: dict[str, float] = {}
+
+    def poll(self) -> bool:
+        """Shows the newest status; returns whether the steps are done.
+
+        The question is asked without waiting: a coordinator that is still starting, or
+        was stopped, must not keep the launcher from looking after the nodes.
+        """
+        if self._answer is None:
+            self._answer = self._coordinator.futures.get_status()
+        if not self._answer.done():
+            return False
+        answer, self._answer = self._answer, None
+        if answer.exception() is not None:
+            return False
+        status = answer.result()
+        self.counts = status["counts"]
+        self._progress.show(self.status())
+        return status["done"]
+
+    def status(self) -> progress.Status:
+        """Returns the state of the run as its files and the counter tell it."""
+        row = progress.last_row(self._run.workdir / "csv" / "evaluator.csv")
+        actor = progress.last_row(self._run.workdir / "csv" / "actor_0.csv")
+        return progress.Status(
+            wall_s=time.time() - self._started,
+            actor_steps=int(self.counts.get("actor_steps", 0)),
+            max_actor_steps=self._run.config.max_actor_steps,
+            learner_steps=int(self.counts.get("learner_steps", 0)),
+            policy_version=_int(actor.get("policy_version")),
+            evaluation_return=_float(row.get("episode_return")),
+        )
+
+    def close(self) -> None:
+        """Ends the progress line."""
+        self._progress.close()
+
+
+def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) -> int:
+    """Runs a checked request to its end and prints the summary.
+
+    Returns:
+      The command's exit code.
+    """
+    (run.workdir / "config.json").write_text(run.to_json())
+    print(f"acme-quant: files in {run.workdir.resolve()}", flush=True)
+    program = programs.make_program(run, spec, graph, started)
+    own_processes = launch_type == "local_mp"
+    if own_processes:
+        resources = program.resources(TERMINATION_NOTICE_S)
+        nodes = Supervisor(program.program, resources, run.workdir / "logs")
+    else:
+        nodes = Threads(program.program)
+    watch = Watch(run, program, started)
+    code = _see_to_its_end(nodes, watch)
+    result = summary.write(run, watch.status(), code)
+    print(summary.line(result), flush=True)
+    if not own_processes:
+        # Threads blocked in C++ would keep the interpreter from leaving.
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
+    """Watches until the steps are done, a node fails or a signal comes."""
+    code, reason = 0, ""
+    try:
+        _raise_on_signals(nodes)
+        while not watch.poll():
+            nodes.check()
+            time.sleep(POLL_S)
+    except Interrupted as interrupted:
+        code, reason = interrupted.code, f"ended by {interrupted}"
+    except Exception as error:  # A thread of local_mt raises whatever it likes.
+        code, reason = 1, str(error)
+    watch.close()
+    nodes.stop(last=programs.LAST)
+    if reason:
+        print(f"acme-quant train: {reason}", file=sys.stderr, flush=True)
+    return code
+
+
+def _raise_on_signals(nodes: Supervisor | Threads) -> None:
+    """The first Ctrl-C or SIGTERM ends the run in order, the second at once."""
+
+    def second(number: int, frame: FrameType | None) -> None:
+        del frame
+        nodes.kill()
+        os._exit(128 + number)
+
+    def first(number: int, frame: FrameType | None) -> None:
+        del frame
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, second)
+        raise Interrupted(number)
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, first)
+
+
+def _int(text: str | None) -> int | None:
+    return int(float(text)) if text else None
+
+
+def _float(text: str | None) -> float | None:
+    return float(text) if text else None

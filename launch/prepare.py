@@ -1,0 +1,140 @@
+"""Everything about a run that can be refused before any process starts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from acme_quant import environments, quantizers
+from acme_quant.launch import config as run_config
+from acme_quant.launch.config import Run, UsageError
+
+LAUNCH_TYPES = ("local_mp", "local_mt")
+
+
+class HelpRequested(Exception):
+    """The flags' help was asked for; the message is the help."""
+
+
+def parse(argv: Sequence[str]) -> tuple[Run, str]:
+    """Returns the run that the command line describes, and how to launch it.
+
+    Args:
+      argv: program name and flags.
+
+    Raises:
+      UsageError: for an unknown flag, a malformed value or a left-over argument.
+      HelpRequested: for --help.
+    """
+    values = flags.FlagValues()
+    run_config.define_flags(values)
+    flags.DEFINE_enum(
+        "lp_launch_type",
+        "local_mp",
+        LAUNCH_TYPES,
+        "local_mp: a process for each node; local_mt: all in one, for debugging.",
+        flag_values=values,
+    )
+    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
+        raise HelpRequested(values.get_help())
+    try:
+        rest = values(list(argv))[1:]
+    except flags.Error as error:
+        raise UsageError(str(error)) from error
+    if rest:
+        raise UsageError(f"expected flags only, got {rest[0]!r}.")
+    return run_config.from_flags(values), values.lp_launch_type
+
+
+def prepare(run: Run) -> tuple[Any, Any]:
+    """Checks the run, and makes what its nodes need.
+
+    Returns:
+      The acme.specs.EnvironmentSpec and the lowered policy, an acme_quant.graph.Graph;
+      None instead of the latter with Acme's own actors.
+
+    Raises:
+      UsageError: with one sentence on the first thing that cannot be run.
+    """
+    _check_numbers(run)
+    try:
+        _check_formats(run)
+        spec = environments.environment_spec(run.config.env, **run.environment_options)
+        run.agent.check(spec, run.agent_config)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    check_workdir(run.workdir)
+    return spec, _lower(run, spec) if run.config.actor == "engine" else None
+
+
+def _check_numbers(run: Run) -> None:
+    least = {
+        "num_actors": 1,
+        "max_actor_steps": 1,
+        "publish_period": 1,
+        "update_period": 1,
+        "max_bad_policies": 1,
+        "evaluate_every": 0,
+        "evaluation_episodes": 1,
+        "seed": 0,
+    }
+    for name, low in least.items():
+        value = getattr(run.config, name)
+        if value < low:
+            raise UsageError(f"expected --{name} of at least {low}, got {value}.")
+    if not run.config.workdir:
+        raise UsageError("expected --workdir=FOLDER for the run's files, got none.")
+
+
+def _check_formats(run: Run) -> None:
+    config = run.config
+    for name, choices in (
+        ("actor", ("engine", "acme")),
+        ("activations", ("wide", "8bit")),
+    ):
+        value = getattr(config, name)
+        if value not in choices:
+            raise UsageError(f"expected --{name} out of {choices}, got {value!r}.")
+    quantizers.get(config.quantizer)
+    if config.communication:
+        quantizers.check_precisions(config.quantizer, config.communication)
+    default = run_config.RunConfig()
+    engine_only = ("quantizer", "communication", "activations", "publish_period")
+    engine_only += ("colocate_quantizer", "evaluate_float32", "max_bad_policies")
+    for name in engine_only:
+        if config.actor == "acme" and getattr(config, name) != getattr(default, name):
+            raise UsageError(
+                f"--{name} would change nothing with --actor=acme, whose actors take "
+                "the learner's own variables."
+            )
+
+
+def check_workdir(workdir: pathlib.Path) -> None:
+    """Makes the folder.
+
+    Raises:
+      UsageError: if it cannot be made or written.
+    """
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"expected a folder to write in, got --workdir={workdir}: {error.strerror}."
+        ) from error
+    if not os.access(workdir, os.W_OK | os.X_OK):
+        raise UsageError(f"expected a writable folder, got --workdir={workdir}.")
+
+
+def _lower(run: Run, spec: Any) -> Any:
+    from acme_quant import lowering
+
+    networks = run.agent.make_networks(spec, run.agent_config)
+    module = run.agent.policy_module(networks)
+    try:
+        return lowering.lower(module, spec.observations)
+    except lowering.LoweringError as error:
+        raise UsageError(str(error)) from error

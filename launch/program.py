@@ -1,0 +1,103 @@
+"""The whole graph of a run: every node and who talks to whom.
+
+    learner --fp32--> quantizer --payload--> actors, evaluator
+       ^                                        |
+       +------------- replay <------------------+        counter, coordinator
+
+With `--actor=acme` the actors and the evaluator are Acme's own and ask the learner;
+there is no quantizer then. Nothing runs in here: nodes are made in their own process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import launchpad as lp
+
+from acme_quant.launch import nodes
+from acme_quant.launch.config import Run
+from acme_quant.launch.replay import ReplayNode
+
+# Nodes that the others still call while they end.
+LAST = ("replay", "counter", "coordinator")
+
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1",
+    # An actor on an accelerator would take memory from the learner.
+    "CUDA_VISIBLE_DEVICES": "",
+}
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A Launchpad program and the handles that the launcher itself calls."""
+
+    program: lp.Program
+    coordinator: Any
+    quantizer: Any
+
+    def resources(self, notice_s: int) -> dict[str, lp.PythonProcess]:
+        """Returns the process settings of each group."""
+        args = {"lp_termination_notice_secs": notice_s}
+        return {
+            label: lp.PythonProcess(
+                args=args,
+                env=_QUIET if label == "learner" else {**_QUIET, **_ONE_THREAD},
+            )
+            for label in self.program.groups
+        }
+
+
+def make_program(run: Run, spec: Any, graph: Any, started: float) -> Program:
+    """Returns the program of a run.
+
+    Args:
+      run: the run's configuration.
+      spec: acme.specs.EnvironmentSpec of its environment.
+      graph: the lowered policy; None with Acme's own actors.
+      started: time.time() at launch.
+    """
+    config, program = run.config, lp.Program("acme_quant")
+
+    def add(group: str, node: Any) -> Any:
+        with program.group(group):
+            return program.add_node(node)
+
+    replay = add("replay", ReplayNode(functools.partial(nodes.make_tables, run, spec)))
+    counter = add("counter", lp.CourierNode(nodes.make_counter))
+    coordinator = add(
+        "coordinator",
+        lp.CourierNode(nodes.make_coordinator, counter, config.max_actor_steps),
+    )
+    learner = add(
+        "learner",
+        lp.CourierNode(nodes.make_learner, run, spec, graph, replay, counter, started),
+    )
+    quantizer = None
+    if graph is not None:
+        quantizer = learner
+        if not config.colocate_quantizer:
+            quantizer = add(
+                "quantizer",
+                lp.CourierNode(nodes.make_quantizer, run, graph, learner, started),
+            )
+    policies = quantizer or learner
+    if config.evaluate_every:
+        add(
+            "evaluator",
+            lp.CourierNode(nodes.make_evaluator, run, spec, policies, counter, started),
+        )
+    for index in range(config.num_actors):
+        add(
+            "actor",
+            lp.CourierNode(
+                nodes.make_actor, run, spec, index, policies, replay, counter, started
+            ),
+        )
+    return Program(program, coordinator, quantizer)

@@ -1,0 +1,55 @@
+"""The replay node: a Reverb server whose handle is a plain address.
+
+Launchpad's own Reverb node hands out a `reverb.Client`; the import behind it brings
+TensorFlow into every process that holds such a handle. Here a peer gets `host:port` and
+connects as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import launchpad as lp
+from launchpad import address as lp_address
+from launchpad.launch import worker_manager
+from launchpad.nodes import base
+
+if TYPE_CHECKING:
+    import reverb
+
+
+class ReplayHandle(base.Handle[str]):
+    """Stands for the server's address while the program is made."""
+
+    def __init__(self, address: lp_address.Address) -> None:
+        """Keeps the address until Launchpad has bound it."""
+        self._address = address
+
+    def dereference(self) -> str:
+        """Returns `host:port`."""
+        return self._address.resolve()
+
+
+class ReplayNode(lp.PyNode):
+    """Serves replay tables until the program ends."""
+
+    def __init__(self, make_tables: Callable[[], Sequence[reverb.Table]]) -> None:
+        """Serves what `make_tables` returns in the node's own process."""
+        super().__init__(self.run)
+        self._make_tables = make_tables
+        self._address = lp_address.Address("reverb")
+        self.allocate_address(self._address)
+
+    def create_handle(self) -> ReplayHandle:
+        """Returns a handle that becomes the server's address."""
+        return self._track_handle(ReplayHandle(self._address))
+
+    def run(self) -> None:
+        """Serves until the program ends."""
+        import reverb
+
+        port = lp_address.get_port_from_address(self._address.resolve())
+        server = reverb.Server(tables=self._make_tables(), port=port)
+        worker_manager.wait_for_stop()
+        server.stop()
