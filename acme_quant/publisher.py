@@ -146,7 +146,7 @@ class PolicyPublisher:
         return current.version, self._learner_step, kind, body
 
     def get_status(self) -> Dict[str, float]:
-        """Returns counts since the start and the milliseconds of the last publication."""
+        """Returns counts since the start and the last publication's milliseconds."""
         current = self._current
         with self._lock:
             status = dict(self._status)
@@ -204,7 +204,7 @@ class PolicyPublisher:
         return steps - self._attempt_step >= self._publish_period
 
     def _wait_s(self, steps: int) -> float:
-        """Returns how long to leave the learner alone: half of what seems to be left."""
+        """Returns how long to leave the learner alone: half of what seems left."""
         elapsed_s = time.monotonic() - self._attempt_s
         if self._publish_period_s is not None:
             left_s = self._publish_period_s - elapsed_s
