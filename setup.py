@@ -43,6 +43,7 @@ setuptools.setup(
         "acme_quant",
         "acme_quant.agents",
         "acme_quant.bench",
+        "acme_quant.environments",
         "acme_quant.kernels",
         "acme_quant.launch",
     ],

@@ -1,0 +1,23 @@
+"""What can be wrong with an environment, one type a kind.
+
+The first two are met before a run starts, the third ends a run, the fourth ends one
+episode: the loop counts it and goes on.
+"""
+
+from __future__ import annotations
+
+
+class UnknownEnvironment(ValueError):
+    """The name given is no environment that we can make."""
+
+
+class UnsupportedEnvironment(ValueError):
+    """The environment exists, but cannot be made or has a space we cannot serve."""
+
+
+class OutOfSpec(ValueError):
+    """The environment returned something that its own spec does not allow."""
+
+
+class EpisodeFailed(RuntimeError):
+    """The episode cannot go on (diverged physics, NaN); a reset starts another one."""
