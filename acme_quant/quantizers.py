@@ -263,7 +263,8 @@ class Int8Clipped(Int8):
     """
 
     name = "int8_clipped"
-    RATIOS = tuple(np.linspace(1.0, 0.4, 16).tolist())
+    # Closest near 1, where the best one is unless a few weights stand far out.
+    RATIOS = tuple((1 - 0.6 * np.square(np.arange(16) / 15)).tolist())
 
     def calibrate(self, weight: np.ndarray) -> Range:
         """Returns the symmetric range of least squared error of each channel.
@@ -277,7 +278,8 @@ class Int8Clipped(Int8):
         for ratio in self.RATIOS[1:]:
             clip = largest * np.float32(ratio)
             error = self._squared_error(weight, clip)
-            better = error < least
+            usable = clip >= np.float32(SMALLEST_SCALE * self.code_max)
+            better = usable & (error < least)
             best[better] = clip[better]
             least[better] = error[better]
         return Range(-best, best)
