@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from types import ModuleType
-from typing import Iterator
+from typing import Any, Iterator
 
 import dm_env
 import numpy as np
@@ -33,6 +33,7 @@ def make(name: str, seed: int) -> dm_env.Environment:
         )
     random = np.random.RandomState(seed % 2**32)
     environment = suite.load(domain, task, task_kwargs={"random": random})
+    _forgo_rendering(environment.physics)
     spec = environment.action_spec()
     if (np.abs(spec.maximum) >= _UNBOUNDED).any():
         # Domain lqr: scaling to +-1e10 would blow up its physics at the first step,
@@ -40,6 +41,15 @@ def make(name: str, seed: int) -> dm_env.Environment:
         bounded = spec.replace(minimum=-1.0, maximum=1.0)
         environment.action_spec = lambda: bounded
     return environment
+
+
+def _forgo_rendering(physics: Any) -> None:
+    """Says that there is nothing to draw to.
+
+    quadruped:escape sends each episode's terrain to the graphics card if it finds one,
+    and opens an OpenGL context to look.
+    """
+    physics.__class__ = type("StateOnly", (type(physics),), {"contexts": None})
 
 
 def names() -> list[str]:

@@ -75,12 +75,15 @@ def make(name: str, seed: int) -> GymEnvironment:
         # The checker's assertions cost a third of a small environment's step, and the
         # edge checks what we rely on.
         environment = gymnasium.make(name, disable_env_checker=True)
-    except (gymnasium.error.UnregisteredEnv, ModuleNotFoundError) as error:
-        raise UnknownEnvironment(
-            f"gymnasium has no environment {name!r}: expected gym:ID"
-            f"{nearest.suggest('gym:' + name, names())}."
-        ) from error
     except Exception as error:
+        # A malformed ID raises the bare base class.
+        malformed = type(error) is gymnasium.error.Error
+        unknown = (gymnasium.error.UnregisteredEnv, ModuleNotFoundError)
+        if malformed or isinstance(error, unknown):
+            raise UnknownEnvironment(
+                f"gymnasium has no environment {name!r}: expected gym:ID"
+                f"{nearest.suggest('gym:' + name, names())}."
+            ) from error
         raise UnsupportedEnvironment(
             f"gym:{name} cannot be made: {type(error).__name__}: {error}"
         ) from error
