@@ -26,7 +26,11 @@ kernels = setuptools.Extension(
     "acme_quant.kernels._kernels",
     sources=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.c")),
     depends=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.h")),
-    extra_compile_args=["-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden"],
+    extra_compile_args=[
+        *("-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden"),
+        # Vectors are passed only within a file.
+        *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-missing-field-initializers"),
+    ],
 )
 
 setuptools.setup(

@@ -13,41 +13,86 @@ a policy (`acme_quant.quantizers`), and it knows no TensorFlow.
 
 from __future__ import annotations
 
+from typing import Tuple
+
 import numpy as np
 
-FORMATS = ("float32", "float16", "int8", "int4")
-ACTIVATIONS = ("identity", "tanh", "relu", "elu", "selu", "sigmoid", "softplus")
-KINDS = (
-    "linear",
-    "conv2d",
-    "layer_norm",
-    "unary",
-    "affine",
-    "clip",
-    "add",
-    "subtract",
-    "multiply",
-    "mean",
-    "argmax",
-    "copy",
+from acme_quant.kernels import _kernels
+from acme_quant.kernels._kernels import (
+    ISAS,
+    KERNELS,
+    Program,
+    crc32c,
+    isa,
+    pack_int4,
+    quantize_columns,
+    select_isa,
+    transpose_columns,
 )
+
+__all__ = [
+    "ACTIVATIONS",
+    "FORMATS",
+    "ISAS",
+    "KERNELS",
+    "KINDS",
+    "OP_DTYPE",
+    "OP_FIELDS",
+    "ROW",
+    "Program",
+    "column_absmax",
+    "column_minmax",
+    "crc32c",
+    "isa",
+    "pack_int4",
+    "quantize_columns",
+    "select_isa",
+    "transpose_columns",
+]
+
+# The lists stand in kernels.h and engine.h; an index into them is what an operation
+# record holds. Weights are stored in one of
+#   float32, float16, int8, int4
+FORMATS: Tuple[str, ...] = _kernels.FORMATS
+# identity, tanh, relu, elu, selu, sigmoid, softplus; any kind may have one.
+ACTIVATIONS: Tuple[str, ...] = _kernels.ACTIVATIONS
+# linear, conv2d, layer_norm, unary, affine, clip, add, subtract, multiply, mean,
+# argmax, copy
+KINDS: Tuple[str, ...] = _kernels.KINDS
 
 # Every weight row is padded with zeros (code 0) to a multiple of this.
-ROW = 32
+ROW: int = _kernels.ROW
 
-OP_FIELDS = (
-    *("kind", "activation"),
-    # Value ids; value 0 is the observation row, -1 is none.
-    *("input", "other", "output"),
-    # Tensor ids, -1 is none.
-    *("weight", "scale", "zero_point", "bias"),
-    *("format", "inputs", "outputs", "activation_max"),
-    *("input_offset", "output_offset"),
-    *("height", "width", "channels", "kernel_height", "kernel_width"),
-    *("stride_height", "stride_width", "pad_top", "pad_left"),
-    *("out_height", "out_width"),
-    "epsilon",
-)
-OP_DTYPE = np.dtype(
-    [(name, "<f4" if name == "epsilon" else "<i4") for name in OP_FIELDS]
-)
+# The fields of an operation record, `op_record` in engine.h.
+OP_FIELDS: Tuple[str, ...] = _kernels.OP_FIELDS
+OP_DTYPE = np.dtype([(name, "f4" if name == "epsilon" else "i4") for name in OP_FIELDS])
+
+
+def column_minmax(w: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Returns the least and the greatest number of each column.
+
+    Args:
+      w: float32 [K, N], C-contiguous.
+
+    Returns:
+      float32 [N] twice.
+
+    Raises:
+      ValueError: A number is NaN or Inf, or w is not such a matrix.
+    """
+    low, high = np.empty((2, w.shape[-1]), np.float32)
+    _kernels.column_range(w, low, high)
+    return low, high
+
+
+def column_absmax(w: np.ndarray) -> np.ndarray:
+    """Returns the greatest magnitude of each column, float32 [N].
+
+    Args:
+      w: float32 [K, N], C-contiguous.
+
+    Raises:
+      ValueError: A number is NaN or Inf, or w is not such a matrix.
+    """
+    low, high = column_minmax(w)
+    return np.maximum(-low, high)

@@ -1,0 +1,4 @@
+#include "kernels.h"
+#ifdef HAVE_AVX2
+#include <immintrin.h>
+#endif

@@ -1,0 +1,239 @@
+/* The kernels over rows of floats, compiled once for each instruction set (see
+ * lanes.h). A row's last, partial group of lanes is loaded and stored in part, so
+ * that nothing is written beyond the width. */
+#ifndef ACME_QUANT_ROWS_H
+#define ACME_QUANT_ROWS_H
+
+#include "kernels.h"
+#include "lanes.h"
+
+LANES_INLINE f8 load_lanes(const float *p, int64_t left) {
+  return left >= LANES ? load(p) : load_part(p, left);
+}
+
+LANES_INLINE void store_lanes(float *p, int64_t left, f8 v) {
+  if (left >= LANES)
+    store(p, v);
+  else
+    store_part(p, left, v);
+}
+
+/* Lanes i.. of a parameter, of which a step of 0 broadcasts the first. */
+LANES_INLINE f8 load_step(const float *p, int64_t step, int64_t i, int64_t left) {
+  return step ? load_lanes(p + i, left) : splat(*p);
+}
+
+#define EACH_LANES(i, width) for (int64_t i = 0; i < (width); i += LANES)
+
+/* The largest magnitude as its bit pattern: patterns of Inf and, above it, of NaN
+ * are larger than those of all finite numbers. */
+LANES_INLINE uint32_t largest_magnitude(const float *x, int64_t width) {
+  i8 largest = {0};
+  EACH_LANES(i, width) {
+    i8 bits = (i8)magnitude(load_lanes(x + i, width - i));
+    largest = (i8)choose(bits > largest, (f8)bits, (f8)largest);
+  }
+  uint32_t best = 0;
+  for (int lane = 0; lane < LANES; lane++)
+    if ((uint32_t)largest[lane] > best) best = (uint32_t)largest[lane];
+  return best;
+}
+
+enum { INFINITY_BITS = 0x7f800000 };
+
+static float zero_row(int16_t *codes, int64_t width, int32_t *sum, float scale) {
+  memset(codes, 0, (size_t)padded(width) * sizeof *codes);
+  *sum = 0;
+  return scale;
+}
+
+static float quantize_row(const float *x, int64_t width, int32_t largest_code,
+                          int16_t *codes, int32_t *sum) {
+  uint32_t bits = largest_magnitude(x, width);
+  float largest, high = (float)largest_code;
+  memcpy(&largest, &bits, sizeof largest);
+  /* A row that has overflowed must not look like a good one. */
+  if (bits >= INFINITY_BITS) return zero_row(codes, width, sum, __builtin_nanf(""));
+  float inverse = high / largest;
+  if (bits == 0 || inverse > FLT_MAX) return zero_row(codes, width, sum, 1);
+  i8 total = {0};
+  EACH_LANES(i, padded(width)) {
+    f8 v = i < width ? load_lanes(x + i, width - i) * inverse : splat(0);
+    i8 code = rounded(at_most(at_least(v, splat(-high)), splat(high)));
+    total += code;
+#ifdef LANES_AVX2
+    __m128i low = _mm256_castsi256_si128((__m256i)code);
+    __m128i packed = _mm_packs_epi32(low, _mm256_extracti128_si256((__m256i)code, 1));
+    _mm_storeu_si128((__m128i *)(codes + i), packed);
+#else
+    for (int lane = 0; lane < LANES; lane++) codes[i + lane] = (int16_t)code[lane];
+#endif
+  }
+  *sum = 0;
+  for (int lane = 0; lane < LANES; lane++) *sum += total[lane];
+  return largest / high;
+}
+
+LANES_INLINE f8 to_floats(const int32_t *sums) {
+#ifdef LANES_AVX2
+  return (f8)_mm256_cvtepi32_ps(_mm256_loadu_si256((const __m256i *)sums));
+#else
+  f8 v;
+  for (int lane = 0; lane < LANES; lane++) v[lane] = (float)sums[lane];
+  return v;
+#endif
+}
+
+/* Integers wrap as two's complement: a payload of any content is defined. */
+LANES_INLINE void shifted_sums(const int32_t *sums, int64_t count,
+                               const int32_t *zero_point, int32_t input_sum,
+                               int32_t shifted[LANES]) {
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t shift = (uint32_t)zero_point[i] * (uint32_t)input_sum;
+    shifted[i] = (int32_t)((uint32_t)sums[i] - shift);
+  }
+}
+
+static void dequantize_row(const int32_t *sums, int64_t width, dequantization d,
+                           float *y) {
+  EACH_LANES(i, width) {
+    int64_t left = width - i < LANES ? width - i : LANES;
+    int32_t part[LANES] = {0};
+    const int32_t *group = part;
+    if (d.zero_point)
+      shifted_sums(sums + i, left, d.zero_point + i, d.input_sum, part);
+    else if (left == LANES)
+      group = sums + i;
+    else
+      memcpy(part, sums + i, (size_t)left * sizeof *part);
+    f8 v = to_floats(group) * (load_lanes(d.scale + i, left) * d.input_scale);
+    if (d.bias) v = v + load_lanes(d.bias + i, left);
+    store_lanes(y + i, left, v);
+  }
+}
+
+static bool copy_finite_row(const float *x, int64_t width, float *y) {
+  i8 bad = {0};
+  EACH_LANES(i, width) {
+    f8 v = load_lanes(x + i, width - i);
+    bad |= (i8)magnitude(v) >= INFINITY_BITS;
+    store_lanes(y + i, width - i, v);
+  }
+  int32_t any = 0;
+  for (int lane = 0; lane < LANES; lane++) any |= bad[lane];
+  return any == 0;
+}
+
+#define ACTIVATE_CASE(name) \
+  case ACTIVATION_##name: \
+    EACH_LANES(i, width) \
+    store_lanes(y + i, width - i, name##_lanes(load_lanes(y + i, width - i))); \
+    break;
+
+LANES_INLINE f8 identity_lanes(f8 x) { return x; }
+
+static void activate_row(float *y, int64_t width, int32_t activation) {
+  if (activation == ACTIVATION_identity) return;
+  switch (activation) { NAMED_ACTIVATIONS(ACTIVATE_CASE) }
+}
+
+static float mean_row(const float *x, int64_t width) {
+  f8 total = splat(0);
+  EACH_LANES(i, width) total = total + load_lanes(x + i, width - i);
+  return sum_lanes(total) / (float)width;
+}
+
+static void affine_row(const float *x, int64_t width, row_parameters p, float *y) {
+  EACH_LANES(i, width) {
+    int64_t left = width - i;
+    f8 v = load_lanes(x + i, left);
+    if (p.scale) v = v * load_step(p.scale, p.scale_step, i, left);
+    if (p.bias) v = v + load_step(p.bias, p.bias_step, i, left);
+    store_lanes(y + i, left, v);
+  }
+}
+
+/* Ba et al. 2016, "Layer Normalization". */
+static void layer_norm_row(const float *x, int64_t width, float epsilon,
+                           row_parameters p, float *y) {
+  float mean = mean_row(x, width);
+  f8 squares = splat(0);
+  EACH_LANES(i, width) {
+    int64_t left = width - i;
+    store_lanes(y + i, left, load_lanes(x + i, left) - mean);
+    f8 centred = load_lanes(y + i, left);
+    squares = squares + centred * centred;
+  }
+  float variance = sum_lanes(squares) / (float)width;
+  float inverse = 1 / __builtin_sqrtf(variance + epsilon);
+  affine_row(y, width, (row_parameters){.scale = &inverse}, y);
+  if (p.scale || p.bias) affine_row(y, width, p, y);
+}
+
+static void clip_row(const float *x, int64_t width, row_parameters p, float *y) {
+  EACH_LANES(i, width) {
+    int64_t left = width - i;
+    f8 v = load_lanes(x + i, left);
+    if (p.scale) v = at_least(v, load_step(p.scale, p.scale_step, i, left));
+    if (p.bias) v = at_most(v, load_step(p.bias, p.bias_step, i, left));
+    store_lanes(y + i, left, v);
+  }
+}
+
+#define COMBINE_ROWS(name, operator) \
+  static void name(const float *a, int64_t a_step, const float *b, int64_t b_step, \
+                   int64_t width, float *y) { \
+    EACH_LANES(i, width) { \
+      int64_t left = width - i; \
+      f8 v = load_step(a, a_step, i, left) operator load_step(b, b_step, i, left); \
+      store_lanes(y + i, left, v); \
+    } \
+  }
+COMBINE_ROWS(add_rows, +)
+COMBINE_ROWS(subtract_rows, -)
+COMBINE_ROWS(multiply_rows, *)
+
+static float argmax_row(const float *x, int64_t width) {
+  int64_t best = 0;
+  for (int64_t i = 1; i < width; i++)
+    if (x[i] > x[best]) best = i;
+  return (float)best;
+}
+
+static bool column_range(const float *w, int64_t inputs, int64_t outputs, float *low,
+                         float *high) {
+  i8 bad = {0};
+  for (int64_t k = 0; k < inputs; k++) {
+    const float *row = w + k * outputs;
+    EACH_LANES(n, outputs) {
+      int64_t left = outputs - n;
+      f8 v = load_lanes(row + n, left);
+      bad |= (i8)magnitude(v) >= INFINITY_BITS;
+      store_lanes(low + n, left, k ? at_most(load_lanes(low + n, left), v) : v);
+      store_lanes(high + n, left, k ? at_least(load_lanes(high + n, left), v) : v);
+    }
+  }
+  int32_t any = 0;
+  for (int lane = 0; lane < LANES; lane++) any |= bad[lane];
+  return any == 0;
+}
+
+/* Codes of eight neighbours in a row of [K, N], that is, of eight output columns. */
+LANES_INLINE i8 column_code(const float *w, column_codes c, int64_t n, int64_t left) {
+  f8 v = load_lanes(w + n, left) * load_lanes(c.inverse_scale + n, left);
+  /* The comparisons take a NaN to the lower bound. */
+  f8 bound = splat(2097152.0f);
+  v = choose(v > -bound, v, -bound);
+  i8 code = rounded(at_most(v, bound));
+  if (c.zero_point) {
+    i8 zero_point = {0};
+    memcpy(&zero_point, c.zero_point + n,
+           (size_t)(left < LANES ? left : LANES) * sizeof(int32_t));
+    code += zero_point;
+  }
+  i8 low = (i8){0} + c.code_min, high = (i8){0} + c.code_max;
+  code = (i8)choose(code < low, (f8)low, (f8)code);
+  return (i8)choose(code > high, (f8)high, (f8)code);
+}
+
+#endif
