@@ -22,7 +22,7 @@ import numpy as np
 from acme_quant import calls, quantizers, shared_memory
 from acme_quant.graph import Graph
 from acme_quant.payload import HEADER
-from acme_quant.policy import quantize_graph
+from acme_quant.policy_writer import PolicyWriter
 
 # What `get_policy` answers beside the version and the learner's step.
 UNCHANGED = "unchanged"
@@ -94,10 +94,9 @@ class PolicyPublisher:
           ValueError: A format is unknown, or `communication` would change nothing.
         """
         quantizers.check_precisions(quantizer, communication)
-        self._graph = graph
         self._source = variable_source
-        self._quantizer = quantizers.get(communication or quantizer)
-        self._activations = activations
+        self._writer = PolicyWriter(graph, communication or quantizer, activations)
+        self._room: Optional[memoryview] = None
         self._variable_name = variable_name
         self._publish_period = publish_period
         self._publish_period_s = publish_period_s
@@ -108,7 +107,6 @@ class PolicyPublisher:
         self._attempt_step: Optional[int] = None
         self._attempt_s = time.monotonic()
         self._bad_in_a_row = 0
-        self._room: Optional[memoryview] = None
         self._current: Optional[_Published] = None
         self._previous: Optional[_Published] = None
         self._learner_step = 0
@@ -228,26 +226,18 @@ class PolicyPublisher:
         version = self._current.version + 1 if self._current else 1
         start_s = time.perf_counter()
         try:
-            policy = quantize_graph(
-                self._graph,
-                variables,
-                self._quantizer,
-                activations=self._activations,
-                policy_version=version,
-                learner_step=steps,
-                out=self._room,
-            )
+            payload = self._writer.write(variables, version, steps, self._room)
         except quantizers.NonFiniteWeights as error:
             self._refuse(error, steps)
             return
         self._bad_in_a_row = 0
-        self._room = policy.payload
+        self._room = payload.buffer
         quantized_s = time.perf_counter()
         self._set(quantize_ms=(quantized_s - start_s) * 1e3)
-        if self._is_unchanged(policy.payload):
+        if self._is_unchanged(payload.buffer):
             self._count(unchanged_policies=1)
             return
-        self._swap(self._make(policy.payload, version, steps))
+        self._swap(self._make(payload.buffer, version, steps))
         self._set(publish_ms=(time.perf_counter() - quantized_s) * 1e3)
 
     def _refuse(self, error: quantizers.NonFiniteWeights, steps: int) -> None:
