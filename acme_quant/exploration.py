@@ -54,7 +54,6 @@ class EpsilonGreedy:
     def __init__(
         self,
         epsilon: float,
-        num_actions: int,
         *,
         initial_epsilon: float | None = None,
         decay_steps: int = 0,
@@ -63,7 +62,6 @@ class EpsilonGreedy:
 
         Args:
           epsilon: final probability of a random action.
-          num_actions: number of actions, the width of the policy's output.
           initial_epsilon: probability at the first call; `epsilon` when None.
           decay_steps: calls over which the probability falls linearly from
             `initial_epsilon` to `epsilon`; 0 means `epsilon` from the start.
@@ -75,13 +73,9 @@ class EpsilonGreedy:
         for value in (epsilon, self._start):
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"epsilon must lie in [0, 1], got {value}.")
-        if num_actions < 1 or decay_steps < 0:
-            raise ValueError(
-                "num_actions must be at least 1 and decay_steps at least 0, got "
-                f"{num_actions} and {decay_steps}."
-            )
+        if decay_steps < 0:
+            raise ValueError(f"decay_steps must be at least 0, got {decay_steps}.")
         self._final = epsilon
-        self._num_actions = num_actions
         self._decay_steps = decay_steps
         self._steps = 0
 
@@ -94,7 +88,7 @@ class EpsilonGreedy:
         return self._start + done * (self._final - self._start)
 
     def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Returns the action index, int32, of shape `output.shape[:-1]`."""
+        """Returns the action index, int32 [...], for values float32 [..., actions]."""
         epsilon = self.epsilon
         self._steps += 1
         if output.ndim == 1:
@@ -102,7 +96,7 @@ class EpsilonGreedy:
         greedy = output.argmax(axis=-1)
         if epsilon:
             explore = rng.random(greedy.shape) < epsilon
-            anything = rng.integers(self._num_actions, size=greedy.shape)
+            anything = rng.integers(output.shape[-1], size=greedy.shape)
             greedy = np.where(explore, anything, greedy)
         return greedy.astype(np.int32)
 
@@ -111,7 +105,7 @@ class EpsilonGreedy:
     ) -> np.integer | int:
         """Chooses for one row: no temporary arrays on an actor's path."""
         if epsilon and rng.random() < epsilon:
-            return rng.integers(self._num_actions)
+            return rng.integers(values.size)
         return values.argmax()
 
 

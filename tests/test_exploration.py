@@ -44,20 +44,20 @@ def test_the_same_seed_gives_the_same_actions() -> None:
 
 
 def test_zero_epsilon_takes_the_first_largest_value() -> None:
-    action = EpsilonGreedy(0.0, 3)(np.array([0.0, 2.0, 2.0], np.float32), generator())
+    action = EpsilonGreedy(0.0)(np.array([0.0, 2.0, 2.0], np.float32), generator())
     assert action.dtype == np.int32 and action.shape == () and action == 1
 
 
 def test_rows_are_chosen_independently() -> None:
     values = np.tile(np.array([0.0, 1.0], np.float32), (20000, 1))
-    actions = EpsilonGreedy(0.5, 2)(values, generator())
+    actions = EpsilonGreedy(0.5)(values, generator())
     assert actions.shape == (20000,)
     # Half explore, half of those take action 0: 1/4, standard error 0.0031.
     assert abs(float((actions == 0).mean()) - 0.25) < 5 * 0.0031
 
 
 def test_one_row_explores_as_often_as_epsilon_says() -> None:
-    explore, rng = EpsilonGreedy(0.5, 2), generator()
+    explore, rng = EpsilonGreedy(0.5), generator()
     values = np.array([0.0, 1.0], np.float32)
     zeros = sum(int(explore(values, rng)) == 0 for _ in range(4000))
     # 1/4 of 4000 with a standard deviation of 27.
@@ -66,7 +66,7 @@ def test_one_row_explores_as_often_as_epsilon_says() -> None:
 
 def test_epsilon_decays_linearly_and_stays() -> None:
     explore, rng = (
-        EpsilonGreedy(0.1, 2, initial_epsilon=1.0, decay_steps=9),
+        EpsilonGreedy(0.1, initial_epsilon=1.0, decay_steps=9),
         generator(),
     )
     levels = []
@@ -80,7 +80,7 @@ def test_epsilon_decays_linearly_and_stays() -> None:
 @pytest.mark.parametrize("epsilon", [-0.1, 1.5, float("nan")])
 def test_an_epsilon_outside_the_unit_interval_is_refused(epsilon: float) -> None:
     with pytest.raises(ValueError, match=r"epsilon must lie in \[0, 1\]"):
-        EpsilonGreedy(epsilon, 2)
+        EpsilonGreedy(epsilon)
 
 
 @pytest.mark.parametrize("sigma", [-0.1, float("inf"), float("nan")])
