@@ -25,5 +25,5 @@ class ActorNode:
     def run(self) -> None:
         """Acts until the program ends."""
         stopping.serve_until_stopped(
-            lambda: self._loop.run(stop=lp.stop_event()), self._close
+            lambda: self._loop.run(stop=lp.stop_event()), close=self._close
         )

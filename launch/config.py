@@ -92,6 +92,15 @@ class Run:
         """The run's folder."""
         return pathlib.Path(self.config.workdir)
 
+    @property
+    def environment_options(self) -> dict[str, Any]:
+        """What `make_environment` gets beside the name and the seed."""
+        options = {
+            "action_limit": self.config.action_limit,
+            "sticky_actions": self.config.sticky_actions,
+        }
+        return {name: value for name, value in options.items() if value}
+
     def node_seed(self, node: str) -> int:
         """Returns the seed of one node, int31: other nodes, other streams."""
         entropy = [self.config.seed, zlib.crc32(node.encode())]

@@ -103,7 +103,7 @@ class EvaluatorNode:
 
     def run(self) -> None:
         """Evaluates until the program ends."""
-        stopping.serve_until_stopped(self._work, self._logger.close)
+        stopping.serve_until_stopped(self._work, close=self._logger.close)
 
     def _work(self) -> None:
         stop = lp.stop_event()
@@ -139,32 +139,27 @@ def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
 
 
 class EnginePolicies:
-    """The actors' payload, and the float32 policy beside it when asked for."""
+    """The payload that the actors run."""
 
-    def __init__(self, client: Any, float32_client: Any, greedy: Any) -> None:
-        """Evaluates what `client` holds; `float32_client` may be None."""
+    def __init__(self, client: Any, greedy: Any) -> None:
+        """Evaluates what `client` holds, with the agent's greedy exploration."""
         self._client = client
-        self._float32_client = float32_client
         self._greedy = greedy
         self._rng = np.random.default_rng(0)
 
     def update(self) -> int:
-        """Fetches the newest policies and returns the learner step of the first."""
-        for client in (self._client, self._float32_client):
-            if client is not None:
-                client.update_and_wait()
+        """Fetches the newest policy and returns its learner step."""
+        self._client.update_and_wait()
         return self._client.policy.learner_step
 
     def describe(self) -> dict[str, Any]:
         """Returns version and staleness, for the row of an evaluation."""
         staleness = {f"stale_{k}": v for k, v in self._client.staleness().items()}
-        return {"policy_version": self._client.policy.version, **staleness}
+        return {"policy_version": self._client.version, **staleness}
 
     def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
         """Yields a column prefix and a greedy policy for each thing to evaluate."""
         yield "", self._select(self._client.policy)
-        if self._float32_client is not None:
-            yield "float32_", self._select(self._float32_client.policy)
 
     def _select(self, policy: Any) -> SelectAction:
         return lambda observation: self._greedy(policy(observation), self._rng)

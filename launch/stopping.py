@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import launchpad as lp
 from launchpad import context
@@ -20,41 +21,47 @@ GRACE_S = 3.0
 
 
 def run_until_stopped(
-    work: Callable[[], None], stop: threading.Event, grace_s: float = GRACE_S
+    works: Sequence[Callable[[], None]],
+    stop: threading.Event,
+    grace_s: float = GRACE_S,
 ) -> None:
-    """Runs `work` until it returns, raises, or `stop` is set.
+    """Runs each work in a thread until one returns, one raises, or `stop` is set.
 
     Args:
-      work: blocking function; it should look at `stop` when it can.
+      works: blocking functions; they should look at `stop` when they can.
       stop: set when the program ends.
-      grace_s: seconds that `work` gets to return after `stop` is set; past that it is
-        left behind in its daemon thread.
+      grace_s: seconds that the works get to return after `stop` is set; past that they
+        are left behind in their daemon threads.
 
     Raises:
-      BaseException: whatever `work` raised, unless the program was ending: errors of
-        peers that have gone already say nothing then.
+      BaseException: whatever a work raised first, unless the program was ending: errors
+        of peers that have gone already say nothing then.
     """
-    done = threading.Event()
-    failure: list[BaseException] = []
+    ended = threading.Event()
+    failures: list[BaseException] = []
 
-    def guarded() -> None:
+    def guarded(work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:
-            failure.append(error)
-        finally:
-            done.set()
+            if not stop.is_set():
+                failures.append(error)
+        ended.set()
 
-    threading.Thread(target=guarded, daemon=True, name="work").start()
-    while not done.wait(0.1) and not stop.is_set():
+    threads = [threading.Thread(target=guarded, args=[w], daemon=True) for w in works]
+    for thread in threads:
+        thread.start()
+    while not ended.wait(0.1) and not stop.is_set():
         pass
-    done.wait(grace_s)
-    if failure and not stop.is_set():
-        raise failure[0]
+    if failures:
+        raise failures[0]
+    deadline = time.monotonic() + grace_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def serve_until_stopped(work: Callable[[], None], close: Callable[[], None]) -> None:
-    """Runs a node's work, closes what it holds, and leaves a node's process at once.
+def serve_until_stopped(*works: Callable[[], None], close: Callable[[], None]) -> None:
+    """Runs a node's works, closes what it holds, and leaves a node's process at once.
 
     A process whose TensorFlow or Reverb threads are blocked cannot be torn down in
     order: its destructors wait for them. Everything was flushed by `close`, so the
@@ -62,7 +69,7 @@ def serve_until_stopped(work: Callable[[], None], close: Callable[[], None]) -> 
     """
     code = 0
     try:
-        run_until_stopped(work, lp.stop_event())
+        run_until_stopped(works, lp.stop_event())
     except BaseException:
         if not is_own_process():
             raise

@@ -1,0 +1,214 @@
+"""What each node is made of; every function runs in its node's own process.
+
+Imports stand in the functions: a process imports what its node uses. Actors, evaluator,
+quantizer and counter get by without TensorFlow, which saves each of them seconds of
+start-up and hundreds of megabytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import launchpad as lp
+
+from acme_quant.launch.config import Run
+from acme_quant.launch.loggers import make_logger
+
+if TYPE_CHECKING:
+    import reverb
+    from acme.utils import counting
+
+    from acme_quant.launch.actor import ActorNode
+    from acme_quant.launch.coordinator import Coordinator
+    from acme_quant.launch.evaluation import EvaluatorNode
+    from acme_quant.launch.learner import LearnerNode
+    from acme_quant.publisher import PolicyPublisher
+    from acme_quant.variable_client import QuantizedVariableClient
+
+COUNTER_PERIOD_S = 0.5
+
+
+def make_tables(run: Run, spec: Any) -> list[reverb.Table]:
+    """Returns the replay tables of the agent."""
+    builder = run.agent.make_acme_builder(run.agent_config)
+    return builder.make_replay_tables(spec)
+
+
+def make_counter() -> counting.Counter:
+    """Returns the counter that all others count into."""
+    from acme.utils import counting
+
+    return counting.Counter()
+
+
+def make_coordinator(counter: Any, max_actor_steps: int) -> Coordinator:
+    """Returns the node that knows when the steps are done."""
+    from acme_quant.launch.coordinator import Coordinator
+
+    return Coordinator(counter, max_actor_steps)
+
+
+def make_learner(
+    run: Run, spec: Any, graph: Any, replay: str, counter: Any, started: float
+) -> LearnerNode:
+    """Returns Acme's learner; with the publisher when that is colocated."""
+    import functools
+
+    import reverb
+    import tensorflow as tf
+    from acme.utils import counting
+
+    from acme_quant import learner as learners
+    from acme_quant.launch.learner import LearnerNode
+
+    tf.random.set_seed(run.node_seed("learner"))
+    logger = make_logger(
+        run.workdir, "learner", "learner_steps", started, run.config.log_every_s
+    )
+    acme_learner = run.agent.make_learner(
+        run.agent.make_acme_builder(run.agent_config),
+        run.agent.make_learner_networks(spec, run.agent_config),
+        reverb.Client(replay),
+        counting.Counter(counter, "learner", time_delta=COUNTER_PERIOD_S),
+        logger,
+    )
+    if run.config.colocate_quantizer:
+        publisher = functools.partial(_make_publisher, run, graph)
+        return LearnerNode(learners.PublishingLearner(acme_learner, publisher), logger)
+    return LearnerNode(learners.ConsistentLearner(acme_learner), logger)
+
+
+def make_quantizer(
+    run: Run, graph: Any, learner: Any, started: float
+) -> PolicyPublisher:
+    """Returns the node that quantizes the learner's policy."""
+    del started
+    return _make_publisher(run, graph, learner)
+
+
+def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:
+    from acme_quant import publisher
+
+    config = run.config
+    return publisher.PolicyPublisher(
+        graph,
+        learner,
+        config.quantizer,
+        activations=config.activations,
+        communication=config.communication or None,
+        publish_period=config.publish_period,
+        max_bad_policies=config.max_bad_policies,
+        stop=lp.stop_event(),
+    )
+
+
+def make_client(run: Run, quantizer: Any) -> QuantizedVariableClient:
+    """Returns a variable client that already holds a first policy."""
+    from acme_quant import variable_client
+
+    config = run.config
+    client = variable_client.QuantizedVariableClient(
+        quantizer,
+        config.update_period,
+        quantizer=config.quantizer if config.communication else None,
+        activations=config.activations,
+    )
+    client.update_and_wait()
+    return client
+
+
+def make_actor(
+    run: Run,
+    spec: Any,
+    index: int,
+    policies: Any,
+    replay: str,
+    counter: Any,
+    started: float,
+) -> ActorNode:
+    """Returns one actor: ours on the quantizer, or Acme's own on the learner."""
+    from acme.utils import counting
+
+    from acme_quant import environments
+    from acme_quant.launch.actor import ActorNode
+
+    name = f"actor_{index}"
+    logger = make_logger(
+        run.workdir, name, "actor_steps", started, run.config.log_every_s
+    )
+    make = _engine_loop if run.config.actor == "engine" else _acme_loop
+    environment = environments.make_environment(
+        run.config.env, seed=run.node_seed(name), **run.environment_options
+    )
+    counter = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
+    loop = make(run, spec, index, policies, replay, environment, counter, logger)
+    return ActorNode(loop, logger.close)
+
+
+def _engine_loop(
+    run: Run,
+    spec: Any,
+    index: int,
+    quantizer: Any,
+    replay: str,
+    environment: Any,
+    counter: Any,
+    logger: Any,
+) -> Any:
+    from acme_quant import actor, environment_loop
+
+    quantized = actor.QuantizedActor(
+        make_client(run, quantizer),
+        run.agent.exploration(spec, run.agent_config, index, run.config.num_actors),
+        adder=run.agent.make_adder(replay, run.agent_config),
+        seed=run.node_seed(f"noise_{index}"),
+    )
+    return environment_loop.EnvironmentLoop(environment, quantized, counter, logger)
+
+
+def _acme_loop(
+    run: Run,
+    spec: Any,
+    index: int,
+    learner: Any,
+    replay: str,
+    environment: Any,
+    counter: Any,
+    logger: Any,
+) -> Any:
+    import reverb
+    import tensorflow as tf
+
+    from acme_quant.launch import acme_actor
+
+    tf.random.set_seed(run.node_seed(f"noise_{index}"))
+    adder = run.agent.make_acme_builder(run.agent_config).make_adder(
+        reverb.Client(replay)
+    )
+    actor = acme_actor.make(run, spec, learner, adder, exploring=True)
+    return acme_actor.Loop(environment, actor, counter, logger)
+
+
+def make_evaluator(
+    run: Run, spec: Any, policies: Any, counter: Any, started: float
+) -> EvaluatorNode:
+    """Returns the evaluator of the actors' policy."""
+    from acme.utils import counting
+
+    from acme_quant import environments
+    from acme_quant.launch import evaluation
+
+    environment = environments.make_environment(
+        run.config.env, seed=run.node_seed("evaluator"), **run.environment_options
+    )
+    if run.config.actor == "engine":
+        evaluated = evaluation.EnginePolicies(
+            make_client(run, policies), run.agent.greedy(spec)
+        )
+    else:
+        from acme_quant.launch import acme_actor
+
+        actor = acme_actor.make(run, spec, policies, None, exploring=False)
+        evaluated = evaluation.AcmePolicies(actor, policies)
+    counter = counting.Counter(counter, "evaluator", time_delta=COUNTER_PERIOD_S)
+    return evaluation.EvaluatorNode(run, environment, evaluated, counter, started)
