@@ -18,6 +18,10 @@ from typing import Any, Mapping, Optional, Sequence
 import numpy as np
 
 
+class LoweringError(ValueError):
+    """A policy does something that the engine has no layer for."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Field:
     """One array of an observation, or the action.
