@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The command line and the program graph; the only part that knows Launchpad."""

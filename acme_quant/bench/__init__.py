@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Benchmarks; each checks its results before it prints a time."""

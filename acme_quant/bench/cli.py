@@ -1,0 +1,33 @@
+"""`acme-quant bench NAME`: one benchmark a module, each with its own flags."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+BENCHES = {
+    "policy": "one policy call against ONNX Runtime, TFLite and Acme's actor",
+    "publish": "from the learner's variables to an actor's first action",
+    "actor": "an actor's whole loop against Acme's own",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmark named first in the arguments.
+
+    Args:
+      argv: program name, benchmark, its flags.
+
+    Returns:
+      The exit code; 2 for an unknown benchmark.
+    """
+    name = argv[1] if len(argv) > 1 else ""
+    if name not in BENCHES:
+        rows = "\n".join(f"  {key:8} {text}" for key, text in BENCHES.items())
+        print(
+            f"{argv[0]}: expected a benchmark, got {name!r}:\n{rows}", file=sys.stderr
+        )
+        return 2
+    module = importlib.import_module(f"acme_quant.bench.{name}")
+    return module.main([f"{argv[0]} {name}", *argv[2:]]) or 0
