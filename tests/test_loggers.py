@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import csv
+import pathlib
+import time
+
+import numpy as np
+
+from acme_quant.launch.loggers import CSVLogger, make_logger
+from acme_quant.launch.progress import last_row
+
+
+def rows(path: pathlib.Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_are_on_disk_before_the_logger_is_closed(tmp_path: pathlib.Path) -> None:
+    logger = CSVLogger(tmp_path / "a.csv")
+    logger.write({"steps": 1, "loss": np.float32(0.5)})
+    assert rows(tmp_path / "a.csv") == [{"steps": "1", "loss": "0.5"}]
+
+
+def test_a_second_logger_goes_on_without_a_second_header(
+    tmp_path: pathlib.Path,
+) -> None:
+    for step in (1, 2):
+        logger = CSVLogger(tmp_path / "a.csv")
+        logger.write({"steps": step, "new": 0} if step == 1 else {"steps": step})
+        logger.close()
+    assert [row["steps"] for row in rows(tmp_path / "a.csv")] == ["1", "2"]
+
+
+def test_rows_carry_seconds_since_launch_and_scalars_reach_tensorboard(
+    tmp_path: pathlib.Path,
+) -> None:
+    logger = make_logger(tmp_path, "node", "steps", time.time() - 10)
+    logger.write({"steps": 3, "text": "no number"})
+    logger.close()
+    row = rows(tmp_path / "csv" / "node.csv")[0]
+    assert 10 <= float(row["wall_s"]) < 20
+    assert list((tmp_path / "tensorboard" / "node").glob("events*"))
+
+
+def test_rows_too_near_are_dropped(tmp_path: pathlib.Path) -> None:
+    logger = make_logger(tmp_path, "node", "steps", time.time(), every_s=60)
+    for step in range(5):
+        logger.write({"steps": step})
+    logger.close()
+    assert len(rows(tmp_path / "csv" / "node.csv")) == 1
+
+
+def test_last_row_of_a_file_and_of_none(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.csv"
+    assert last_row(path) == {}
+    path.write_text("a,b\n")
+    assert last_row(path) == {}
+    path.write_text("a,b\n1,2\n3,4\n")
+    assert last_row(path) == {"a": "3", "b": "4"}
