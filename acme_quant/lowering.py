@@ -149,6 +149,11 @@ def _lower(
 ) -> Graph:
     traced, batch = _trace(module, spec)
     fields = _fields(spec)
+    if not any(field.width for field in fields):
+        raise LoweringError(
+            "acme_quant cannot lower a policy without observations: expected a spec "
+            f"of at least one number, got {spec}"
+        )
     layers = LayerList(sum(f.width for f in fields), batch)
     meanings, references = _inputs(traced, _views(fields), variables)
     nodes = list(meanings)
