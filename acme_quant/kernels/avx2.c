@@ -1,4 +1,273 @@
+/* The kernels for x86-64 CPUs with AVX2, FMA and F16C.
+ *
+ * One row of inputs: four weight rows at a time are streamed past it, widened in
+ * registers; the memory is the limit. Several rows: four weight rows are widened
+ * once, a chunk of K at a time, into a buffer that stays in L1, and every two rows
+ * of inputs make a 2 x 4 block of sums in registers from it.
+ *
+ * Codes of inputs are int16 whatever their range. MEASUREMENT
+ */
 #include "kernels.h"
+
 #ifdef HAVE_AVX2
 #include <immintrin.h>
+#include <string.h>
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,sse4.2"))), \
+                             apply_to = function)
+#else
+#pragma GCC target("avx2,fma,f16c,sse4.2")
+#endif
+
+#define LANES_AVX2 1
+#include "avx2_columns.h"
+#include "avx2_crc32c.h"
+#include "codes.h"
+#include "rows.h"
+
+enum { COLUMNS = 4, CHUNK = 1024, PREFETCH_BYTES = 512 };
+
+/* Four weight rows of a product with `left` rows left; the last one stands in for
+ * those beyond it, and its sums are not stored. */
+#define ROW_OF(w, c, left, length) ((w) + ((c) < (left) ? (c) : (left) - 1) * (length))
+
+LANES_INLINE __m256i load_codes(const void *p) { return _mm256_loadu_si256(p); }
+
+LANES_INLINE __m256i widened_int8(const int8_t *w) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+}
+
+LANES_INLINE __m256i multiply_add(__m256i sum, __m256i a, __m256i b) {
+  return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* The sums of four vectors' lanes. */
+LANES_INLINE __m128i four_sums(const __m256i v[COLUMNS]) {
+  __m256i low = _mm256_hadd_epi32(v[0], v[1]), high = _mm256_hadd_epi32(v[2], v[3]);
+  __m256i all = _mm256_hadd_epi32(low, high);
+  return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+
+LANES_INLINE __m128 four_float_sums(const __m256 v[COLUMNS]) {
+  __m256 low = _mm256_hadd_ps(v[0], v[1]), high = _mm256_hadd_ps(v[2], v[3]);
+  __m256 all = _mm256_hadd_ps(low, high);
+  return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
+
+/* Stores up to four sums, on top of those of earlier chunks unless these are the
+ * first. */
+LANES_INLINE void put_sums(int32_t *y, int64_t left, bool first, __m128i sums) {
+  int32_t part[COLUMNS];
+  if (left >= COLUMNS) {
+    if (!first) sums = _mm_add_epi32(sums, _mm_loadu_si128((__m128i *)y));
+    _mm_storeu_si128((__m128i *)y, sums);
+    return;
+  }
+  _mm_storeu_si128((__m128i *)part, sums);
+  for (int64_t c = 0; c < left; c++)
+    y[c] = first ? part[c] : (int32_t)((uint32_t)y[c] + (uint32_t)part[c]);
+}
+
+LANES_INLINE void put_float_sums(float *y, int64_t left, bool first, __m128 sums) {
+  float part[COLUMNS];
+  if (left >= COLUMNS) {
+    if (!first) sums = _mm_add_ps(sums, _mm_loadu_ps(y));
+    _mm_storeu_ps(y, sums);
+    return;
+  }
+  _mm_storeu_ps(part, sums);
+  for (int64_t c = 0; c < left; c++) y[c] = first ? part[c] : y[c] + part[c];
+}
+
+static void vector_int8(const int8_t *w, const int16_t *x, product_shape s,
+                        int32_t *sums) {
+  for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
+    int64_t left = s.outputs - n;
+    const int8_t *row[COLUMNS];
+    __m256i sum[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+      row[c] = ROW_OF(w + n * s.inputs, c, left, s.inputs);
+      sum[c] = _mm256_setzero_si256();
+    }
+    for (int64_t k = 0; k < s.inputs; k += ROW) {
+      __m256i low = load_codes(x + k), high = load_codes(x + k + 16);
+      for (int c = 0; c < COLUMNS; c++) {
+        sum[c] = multiply_add(sum[c], widened_int8(row[c] + k), low);
+        sum[c] = multiply_add(sum[c], widened_int8(row[c] + k + 16), high);
+      }
+    }
+    put_sums(sums + n, left, true, four_sums(sum));
+  }
+}
+
+static int32_t sum_codes(const int16_t *x, int64_t width) {
+  __m256i sum[COLUMNS] = {_mm256_setzero_si256()};
+  for (int64_t k = 0; k < width; k += 16)
+    sum[0] = multiply_add(sum[0], load_codes(x + k), _mm256_set1_epi16(1));
+  return _mm_extract_epi32(four_sums(sum), 0);
+}
+
+/* Sums code + 8, as stored, and takes 8 times the sum of the inputs off. */
+static void vector_int4(const uint8_t *w, const int16_t *x, product_shape s,
+                        int32_t *sums) {
+  int64_t length = s.inputs / 2;
+  __m256i low_half = _mm256_set1_epi16(15);
+  __m128i shift = _mm_set1_epi32((int32_t)((uint32_t)sum_codes(x, s.inputs) * 8));
+  for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
+    int64_t left = s.outputs - n;
+    const uint8_t *row[COLUMNS];
+    __m256i sum[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+      row[c] = ROW_OF(w + n * length, c, left, length);
+      sum[c] = _mm256_setzero_si256();
+    }
+    for (int64_t k = 0; k < s.inputs; k += ROW) {
+      __m256i low = load_codes(x + k), high = load_codes(x + k + 16);
+      for (int c = 0; c < COLUMNS; c++) {
+        const __m128i *both = (const __m128i *)(row[c] + k / 2);
+        __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(both));
+        sum[c] = multiply_add(sum[c], _mm256_and_si256(wide, low_half), low);
+        sum[c] = multiply_add(sum[c], _mm256_srli_epi16(wide, 4), high);
+      }
+    }
+    put_sums(sums + n, left, true, _mm_sub_epi32(four_sums(sum), shift));
+  }
+}
+
+LANES_INLINE __m256 get_float32(const float *w) { return _mm256_loadu_ps(w); }
+
+LANES_INLINE __m256 get_float16(const uint16_t *w) {
+  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
+}
+
+#define VECTOR_FLOAT(name, element, get) \
+  static void name(const element *w, const float *x, product_shape s, float *y) { \
+    for (int64_t n = 0; n < s.outputs; n += COLUMNS) { \
+      int64_t left = s.outputs - n; \
+      const element *row[COLUMNS]; \
+      __m256 even[COLUMNS], odd[COLUMNS]; \
+      for (int c = 0; c < COLUMNS; c++) { \
+        row[c] = ROW_OF(w + n * s.inputs, c, left, s.inputs); \
+        even[c] = odd[c] = _mm256_setzero_ps(); \
+      } \
+      for (int64_t k = 0; k < s.inputs; k += 2 * LANES) { \
+        __m256 first = _mm256_loadu_ps(x + k), second = _mm256_loadu_ps(x + k + LANES); \
+        for (int c = 0; c < COLUMNS; c++) { \
+          even[c] = _mm256_fmadd_ps(get(row[c] + k), first, even[c]); \
+          odd[c] = _mm256_fmadd_ps(get(row[c] + k + LANES), second, odd[c]); \
+        } \
+      } \
+      for (int c = 0; c < COLUMNS; c++) even[c] = _mm256_add_ps(even[c], odd[c]); \
+      put_float_sums(y + n, left, true, four_float_sums(even)); \
+    } \
+  }
+VECTOR_FLOAT(vector_float32, float, get_float32)
+VECTOR_FLOAT(vector_float16, uint16_t, get_float16)
+
+/* Widens one weight row's chunk. */
+LANES_INLINE void widen_chunk_int8(const int8_t *w, int64_t width, int16_t *wide) {
+  for (int64_t k = 0; k < width; k += 16)
+    _mm256_store_si256((__m256i *)(wide + k), widened_int8(w + k));
+}
+
+LANES_INLINE void widen_chunk_int4(const uint8_t *w, int64_t width, int16_t *wide) {
+  __m256i low_half = _mm256_set1_epi16(15), eight = _mm256_set1_epi16(8);
+  for (int64_t k = 0; k < width; k += ROW) {
+    __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(w + k / 2)));
+    __m256i low = _mm256_and_si256(both, low_half), high = _mm256_srli_epi16(both, 4);
+    _mm256_store_si256((__m256i *)(wide + k), _mm256_sub_epi16(low, eight));
+    _mm256_store_si256((__m256i *)(wide + k + 16), _mm256_sub_epi16(high, eight));
+  }
+}
+
+LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, float *wide) {
+  for (int64_t k = 0; k < width; k += LANES)
+    _mm256_store_ps(wide + k, get_float16(w + k));
+}
+
+/* Rows x COLUMNS sums over one chunk; `rows` is a constant where it is called. */
+LANES_INLINE void block_integer(int rows, const int16_t *const w[COLUMNS],
+                                const int16_t *x, product_shape s, int64_t width,
+                                int64_t left, bool first, int32_t *y) {
+  __m256i sum[2][COLUMNS];
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < COLUMNS; c++) sum[r][c] = _mm256_setzero_si256();
+  for (int64_t k = 0; k < width; k += 16)
+    for (int r = 0; r < rows; r++) {
+      __m256i input = load_codes(x + r * s.x_stride + k);
+      for (int c = 0; c < COLUMNS; c++)
+        sum[r][c] = multiply_add(sum[r][c], load_codes(w[c] + k), input);
+    }
+  for (int r = 0; r < rows; r++)
+    put_sums(y + r * s.y_stride, left, first, four_sums(sum[r]));
+}
+
+LANES_INLINE void block_float(int rows, const float *const w[COLUMNS], const float *x,
+                              product_shape s, int64_t width, int64_t left, bool first,
+                              float *y) {
+  __m256 sum[2][COLUMNS];
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < COLUMNS; c++) sum[r][c] = _mm256_setzero_ps();
+  for (int64_t k = 0; k < width; k += LANES)
+    for (int r = 0; r < rows; r++) {
+      __m256 input = _mm256_loadu_ps(x + r * s.x_stride + k);
+      for (int c = 0; c < COLUMNS; c++)
+        sum[r][c] = _mm256_fmadd_ps(_mm256_loadu_ps(w[c] + k), input, sum[r][c]);
+    }
+  for (int r = 0; r < rows; r++)
+    put_float_sums(y + r * s.y_stride, left, first, four_float_sums(sum[r]));
+}
+
+/* All rows of inputs against four weight rows, a chunk of K at a time. `WIDE` makes
+ * w[c] point to the chunk of weight row c that starts at k. */
+#define PRODUCT_OF_ROWS(name, weight, input, output, block, WIDE) \
+  static void name(const weight *weights, const input *x, product_shape s, output *y) { \
+    _Alignas(32) input buffer[COLUMNS][CHUNK]; \
+    (void)buffer; \
+    for (int64_t k = 0; k < s.inputs; k += CHUNK) { \
+      int64_t width = s.inputs - k < CHUNK ? s.inputs - k : CHUNK; \
+      for (int64_t n = 0; n < s.outputs; n += COLUMNS) { \
+        int64_t left = s.outputs - n, m = 0; \
+        const input *w[COLUMNS]; \
+        for (int c = 0; c < COLUMNS; c++) { WIDE } \
+        for (; m + 2 <= s.rows; m += 2) \
+          block(2, w, x + m * s.x_stride + k, s, width, left, k == 0, \
+                y + m * s.y_stride + n); \
+        if (m < s.rows) \
+          block(1, w, x + m * s.x_stride + k, s, width, left, k == 0, \
+                y + m * s.y_stride + n); \
+      } \
+    } \
+  }
+#define WIDEN(widen, length, start) \
+  widen(ROW_OF(weights + n * (length), c, left, length) + (start), width, buffer[c]); \
+  w[c] = buffer[c];
+PRODUCT_OF_ROWS(rows_int8, int8_t, int16_t, int32_t, block_integer,
+                WIDEN(widen_chunk_int8, s.inputs, k))
+PRODUCT_OF_ROWS(rows_int4, uint8_t, int16_t, int32_t, block_integer,
+                WIDEN(widen_chunk_int4, s.inputs / 2, k / 2))
+PRODUCT_OF_ROWS(rows_float16, uint16_t, float, float, block_float,
+                WIDEN(widen_chunk_float16, s.inputs, k))
+PRODUCT_OF_ROWS(rows_float32, float, float, float, block_float,
+                w[c] = ROW_OF(weights + n * s.inputs, c, left, s.inputs) + k;)
+
+#define PRODUCT(format, weight, input, output) \
+  static void product_##format(const weight *w, const input *x, product_shape s, \
+                               output *y) { \
+    if (s.rows == 1) \
+      vector_##format(w, x, s, y); \
+    else \
+      rows_##format(w, x, s, y); \
+  }
+PRODUCT(int8, int8_t, int16_t, int32_t)
+PRODUCT(int4, uint8_t, int16_t, int32_t)
+PRODUCT(float32, float, float, float)
+PRODUCT(float16, uint16_t, float, float)
+
+const kernel_table kernels_avx2 = {.isa = "avx2", KERNELS(KERNEL_ENTRY)};
+
+#ifdef __clang__
+#pragma clang attribute pop
+#endif
 #endif

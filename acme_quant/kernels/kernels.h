@@ -137,7 +137,7 @@ typedef struct {
 #define KERNEL_ENTRY(type, name, arguments) .name = name,
 
 extern const kernel_table kernels_portable;
-#if defined(__x86_64__) && defined(__GNUC__) && 0
+#if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_AVX2 1
 extern const kernel_table kernels_avx2;
 #endif
