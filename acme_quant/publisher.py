@@ -109,6 +109,7 @@ class PolicyPublisher:
         self._bad_in_a_row = 0
         self._current: Optional[_Published] = None
         self._previous: Optional[_Published] = None
+        self._float32: Tuple[int, List[np.ndarray]] = (0, [])
         self._learner_step = 0
         self._lock = threading.Lock()
         self._status: Dict[str, float] = dict.fromkeys(
@@ -142,6 +143,14 @@ class PolicyPublisher:
             self._count(polls=1, array_pulls=1, bytes_served=current.content.nbytes)
             body, kind = current.content, ARRAY
         return current.version, self._learner_step, kind, body
+
+    def get_float32(self) -> Tuple[int, List[np.ndarray]]:
+        """Returns what the newest policy was quantized from: for comparing the two.
+
+        Returns:
+          (learner step, the learner's variables).
+        """
+        return self._float32
 
     def get_status(self) -> Dict[str, float]:
         """Returns counts since the start and the last publication's milliseconds."""
@@ -230,6 +239,7 @@ class PolicyPublisher:
         except quantizers.NonFiniteWeights as error:
             self._refuse(error, steps)
             return
+        self._float32 = (steps, variables)
         self._bad_in_a_row = 0
         self._room = payload.buffer
         quantized_s = time.perf_counter()
