@@ -46,6 +46,12 @@ class RunConfig:
         "Number format on the wire, when it differs from --quantizer: the actor then "
         "quantizes what it receives.",
     )
+    action_limit: float = setting(
+        0.0, "Bound for continuous actions that have none; 0 refuses such a task."
+    )
+    sticky_actions: float = setting(
+        0.0, "Atari: probability that the previous action is repeated."
+    )
     actor: str = setting(
         "engine", "Actor: engine (ours) or acme (Acme's own, on the learner)."
     )

@@ -141,10 +141,18 @@ def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
 class EnginePolicies:
     """The payload that the actors run."""
 
-    def __init__(self, client: Any, greedy: Any) -> None:
-        """Evaluates what `client` holds, with the agent's greedy exploration."""
+    def __init__(self, client: Any, greedy: Any, float32: Any = None) -> None:
+        """Evaluates what `client` holds, with the agent's greedy exploration.
+
+        Args:
+          client: a QuantizedVariableClient.
+          greedy: the agent's exploration at its lowest level.
+          float32: returns the learner's policy in float32, to be evaluated as well;
+            None leaves it out.
+        """
         self._client = client
         self._greedy = greedy
+        self._float32 = float32
         self._rng = np.random.default_rng(0)
 
     def update(self) -> int:
@@ -160,6 +168,8 @@ class EnginePolicies:
     def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
         """Yields a column prefix and a greedy policy for each thing to evaluate."""
         yield "", self._select(self._client.policy)
+        if self._float32 is not None:
+            yield "float32_", self._select(self._float32())
 
     def _select(self, policy: Any) -> SelectAction:
         return lambda observation: self._greedy(policy(observation), self._rng)

@@ -7,6 +7,7 @@ start-up and hundreds of megabytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import launchpad as lp
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from acme_quant.launch.coordinator import Coordinator
     from acme_quant.launch.evaluation import EvaluatorNode
     from acme_quant.launch.learner import LearnerNode
+    from acme_quant.launch.quantizer import QuantizerNode
+    from acme_quant.policy import QuantizedPolicy
     from acme_quant.publisher import PolicyPublisher
     from acme_quant.variable_client import QuantizedVariableClient
 
@@ -78,12 +81,17 @@ def make_learner(
     return LearnerNode(learners.ConsistentLearner(acme_learner), logger)
 
 
-def make_quantizer(
-    run: Run, graph: Any, learner: Any, started: float
-) -> PolicyPublisher:
+def make_quantizer(run: Run, graph: Any, learner: Any, started: float) -> QuantizerNode:
     """Returns the node that quantizes the learner's policy."""
-    del started
-    return _make_publisher(run, graph, learner)
+    from acme_quant.launch.quantizer import QuantizerNode
+
+    logger = make_logger(run.workdir, "quantizer", "learner_step", started)
+    return QuantizerNode(
+        _make_publisher(run, graph, learner),
+        logger,
+        run.workdir,
+        run.config.log_every_s,
+    )
 
 
 def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:
@@ -155,12 +163,13 @@ def _engine_loop(
     counter: Any,
     logger: Any,
 ) -> Any:
-    from acme_quant import actor, environment_loop
+    from acme_quant import actor, environment_loop, replay_client
 
+    client = replay_client.ReplayClient(replay)
     quantized = actor.QuantizedActor(
         make_client(run, quantizer),
         run.agent.exploration(spec, run.agent_config, index, run.config.num_actors),
-        adder=run.agent.make_adder(replay, run.agent_config),
+        adder=run.agent.make_adder(client, run.agent_config),
         seed=run.node_seed(f"noise_{index}"),
     )
     return environment_loop.EnvironmentLoop(environment, quantized, counter, logger)
@@ -189,8 +198,19 @@ def _acme_loop(
     return acme_actor.Loop(environment, actor, counter, logger)
 
 
+def _float32_source(graph: Any, quantizer: Any) -> Callable[[], QuantizedPolicy]:
+    """Returns a function of the float32 policy behind the last publication."""
+    from acme_quant import policy
+
+    def make() -> QuantizedPolicy:
+        step, variables = quantizer.get_float32()
+        return policy.quantize_graph(graph, variables, "float32", learner_step=step)
+
+    return make
+
+
 def make_evaluator(
-    run: Run, spec: Any, policies: Any, counter: Any, started: float
+    run: Run, spec: Any, graph: Any, policies: Any, counter: Any, started: float
 ) -> EvaluatorNode:
     """Returns the evaluator of the actors' policy."""
     from acme.utils import counting
@@ -203,7 +223,9 @@ def make_evaluator(
     )
     if run.config.actor == "engine":
         evaluated = evaluation.EnginePolicies(
-            make_client(run, policies), run.agent.greedy(spec)
+            make_client(run, policies),
+            run.agent.greedy(spec),
+            _float32_source(graph, policies) if run.config.evaluate_float32 else None,
         )
     else:
         from acme_quant.launch import acme_actor

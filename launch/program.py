@@ -91,7 +91,9 @@ def make_program(run: Run, spec: Any, graph: Any, started: float) -> Program:
     if config.evaluate_every:
         add(
             "evaluator",
-            lp.CourierNode(nodes.make_evaluator, run, spec, policies, counter, started),
+            lp.CourierNode(
+                nodes.make_evaluator, run, spec, graph, policies, counter, started
+            ),
         )
     for index in range(config.num_actors):
         add(
