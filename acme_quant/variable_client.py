@@ -15,10 +15,12 @@ import threading
 import time
 from typing import Any, Dict, Optional, Tuple, Union
 
-from acme_quant import calls, quantizers, shared_memory
-from acme_quant.payload import PayloadError
+from acme_quant import calls, payload, shared_memory
+from acme_quant.payload import Payload, PayloadError
 from acme_quant.policy import QuantizedPolicy
 from acme_quant.publisher import ARRAY, SHARED_MEMORY, UNCHANGED
+from acme_quant.quantizers import Quantizer
+from acme_quant.requantize import Requantizer
 
 FIRST_POLICY_TIMEOUT_S = 300.0
 FIRST_POLL_S = 0.02
@@ -45,7 +47,7 @@ class QuantizedVariableClient:
         source: Any,
         update_period: int = 100,
         *,
-        quantizer: Union[str, quantizers.Quantizer, None] = None,
+        quantizer: Union[str, Quantizer, None] = None,
         activations: str = "wide",
         use_shared_memory: bool = True,
         first_policy_timeout_s: float = FIRST_POLICY_TIMEOUT_S,
@@ -58,7 +60,7 @@ class QuantizedVariableClient:
           update_period: Calls of `update` from one question to the next.
           quantizer: Number format to quantize received policies to, in the background;
             None to run them as they come.
-          activations: How the quantized layers round their inputs: 'wide' or '8bit'.
+          activations: How integer layers then round their inputs: 'wide' or '8bit'.
           use_shared_memory: Whether to map the publisher's block when on its host.
           first_policy_timeout_s: Seconds `update_and_wait` gives the first policy.
           max_silence_s: Seconds without an answer after which `update` raises.
@@ -74,17 +76,18 @@ class QuantizedVariableClient:
         self._source = source
         self._update_period = update_period
         self._calls_left = 1
-        self._quantizer = None if quantizer is None else quantizers.get(quantizer)
-        self._activations = activations
+        self._requantize = quantizer and Requantizer(quantizer, activations)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
         self._first_policy_timeout_s = first_policy_timeout_s
         self._silence = calls.Silence("quantizer", max_silence_s)
         # Written by the background thread, read by update().
-        self._next: Optional[QuantizedPolicy] = None
+        self._next: Optional[Tuple[QuantizedPolicy, Payload]] = None
         self._failure: Optional[BaseException] = None
         self._latest: Tuple[int, int] = (0, 0)
         self._bad_in_a_row = 0
-        self._received: Optional[QuantizedPolicy] = None
+        self._received: Optional[Payload] = None
+        self._loaded: Optional[QuantizedPolicy] = None
+        self._published_s = 0.0
         self._status: Dict[str, float] = dict.fromkeys(
             (
                 *("polls", "unchanged_polls", "updates", "bad_payloads"),
@@ -153,7 +156,7 @@ class QuantizedVariableClient:
         return {
             "versions": max(version - self.policy.version, 0),
             "learner_steps": max(learner_step - self.policy.learner_step, 0),
-            "seconds": max(time.time() - self.policy.published_s, 0.0),
+            "seconds": max(time.time() - self._published_s, 0.0),
         }
 
     def get_status(self) -> Dict[str, float]:
@@ -186,7 +189,8 @@ class QuantizedVariableClient:
         if self._failure is not None:
             raise self._failure
         if self._next is not None:
-            self.policy, self._next = self._next, None
+            (self.policy, received), self._next = self._next, None
+            self._published_s = received.published_s
             self._status["updates"] += 1
 
     def _serve(self) -> None:
@@ -243,7 +247,7 @@ class QuantizedVariableClient:
     def _question(self, host: str) -> Tuple[str, Any]:
         """Asks "newer than what we have?"; returns the answer's kind and body."""
         received = self._received
-        version = 0 if received is None else received.version
+        version = 0 if received is None else received.policy_version
         answer = calls.call(self._source, "get_policy", version, host)
         latest, learner_step, kind, body = _checked_answer(answer)
         self._latest = (latest, learner_step)
@@ -258,18 +262,15 @@ class QuantizedVariableClient:
     def _load(self, buffer: Any) -> None:
         """Checks received bytes and leaves the policy they are in `_next`."""
         try:
-            if self._received is None:
-                received = QuantizedPolicy.from_bytes(buffer)
-            else:
-                received = self._received.replace(buffer)
+            received = payload.decode(buffer, like=self._received)
+            running = self._requantize(received) if self._requantize else received
+            loaded = QuantizedPolicy(running, like=self._loaded)
         except ValueError as error:
             self._refuse(error)
             return
         self._bad_in_a_row = 0
-        self._received = received
-        if self._quantizer is not None:
-            received = received.requantize(self._quantizer, self._activations)
-        self._next = received
+        self._received, self._loaded = received, loaded
+        self._next = loaded, received
 
     def _refuse(self, error: ValueError) -> None:
         self._bad_in_a_row += 1

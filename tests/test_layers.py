@@ -16,7 +16,7 @@ ROWS = [
     {"kernels"},
     {"qtensor", "quantizers", "graph", "payload", "exploration"},
     {"policy", "policy_writer"},
-    {"calls", "shared_memory", "timing", "replay_client", "durable"},
+    {"calls", "requantize", "shared_memory", "timing", "replay_client", "durable"},
     {"publisher", "variable_client", "adder", "environments"},
     {"lowering", "actor", "environment_loop", "learner", "checkpoint", "energy"},
     {"checkpoints"},
