@@ -84,9 +84,12 @@ def policy_variables(
             own = tuple(getattr(module, "variables", ()))
         except ValueError:  # Sonnet refuses to list no variables.
             own = ()
-        read = _trace(module, observation_spec)[0].graph.variables
+        traced = _trace(module, observation_spec)[0].graph
     known = {id(variable) for variable in own}
-    return own + tuple(variable for variable in read if id(variable) not in known)
+    # The graph keeps its variables in a set, its captures in order of first use.
+    read = {id(variable.handle): variable for variable in traced.variables}
+    ordered = [read[id(outer)] for outer, _ in traced.captures if id(outer) in read]
+    return own + tuple(v for v in ordered if id(v) not in known)
 
 
 def _call_on_zeros(module: Callable[..., Any], spec: Any) -> None:
@@ -296,10 +299,11 @@ def _apply(layers: LayerList, node: Node, args: list[Meaning]) -> list[Meaning]:
     if all(isinstance(arg, Constant) for arg in args if arg is not None):
         if node.type in ("Shape", "ShapeN", *RULES) or not _stateful(node):
             return _evaluate(node, args)
+    if any(isinstance(arg, Variable) for arg in args):
+        if not any(isinstance(arg, View) for arg in args):
+            return _apply_to_variables(layers, node, args)
     if node.type not in RULES:
         raise node.refuse("the engine has no such layer")
-    if not any(isinstance(arg, View) for arg in args):
-        return _apply_to_variables(layers, node, args)
     return RULES[node.type](layers, node, args)
 
 

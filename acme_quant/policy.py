@@ -164,7 +164,7 @@ class QuantizedPolicy:
           ObservationError: as a call; also if fields differ in M.
         """
         rows = self._rows(observations, (self._layout.batch_size(observations),))
-        actions = np.empty((len(rows), self._output_width), np.float32)
+        actions = np.empty((len(rows), self.output.width), np.float32)
         self.run_rows(rows, actions)
         return self._shape_action(actions, (len(rows),))
 
