@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import reverb
     import sonnet as snt
     from acme import adders, specs
-    from acme.agents.tf import d4pg as acme_d4pg
+    from acme.agents.tf.d4pg import agent as acme_d4pg
     from acme.utils import counting, loggers
 
     from acme_quant.builder import QuantizedBuilder
@@ -82,9 +82,10 @@ def make_networks(
     spec: specs.EnvironmentSpec, config: Config
 ) -> acme_d4pg.D4PGNetworks:
     """Returns D4PG's networks with their variables made."""
-    from acme.agents.tf import d4pg as acme_d4pg
+    from acme.agents.tf.d4pg import agent as acme_d4pg
+    from acme.agents.tf.d4pg import make_default_networks
 
-    parts = acme_d4pg.make_default_networks(
+    parts = make_default_networks(
         spec.actions,
         policy_layer_sizes=config.policy_layers,
         critic_layer_sizes=config.critic_layers,
@@ -132,7 +133,7 @@ def make_builder(
 def make_acme_builder(config: Config) -> acme_d4pg.D4PGBuilder:
     """Returns Acme's own builder with these settings."""
     import sonnet as snt
-    from acme.agents.tf import d4pg as acme_d4pg
+    from acme.agents.tf.d4pg import agent as acme_d4pg
 
     return acme_d4pg.D4PGBuilder(
         acme_d4pg.D4PGConfig(

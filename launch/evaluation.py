@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import dm_env
-import launchpad as lp
 import numpy as np
 
 from acme_quant.launch import stopping
@@ -105,8 +104,7 @@ class EvaluatorNode:
         """Evaluates until the program ends."""
         stopping.serve_until_stopped(self._work, close=self._logger.close)
 
-    def _work(self) -> None:
-        stop = lp.stop_event()
+    def _work(self, stop: threading.Event) -> None:
         while not stop.wait(self.POLL_S):
             steps = self._policies.update()
             if steps >= self._due:
@@ -162,7 +160,7 @@ class EnginePolicies:
 
     def describe(self) -> dict[str, Any]:
         """Returns version and staleness, for the row of an evaluation."""
-        staleness = {f"stale_{k}": v for k, v in self._client.staleness().items()}
+        staleness = {f"staleness_{k}": v for k, v in self._client.staleness().items()}
         return {"policy_version": self._client.version, **staleness}
 
     def select_actions(self) -> Iterator[tuple[str, SelectAction]]:

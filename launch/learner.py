@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import launchpad as lp
 import numpy as np
 from acme.utils import loggers
 
@@ -41,7 +40,6 @@ class LearnerNode:
         """Learns until the program ends."""
         stopping.serve_until_stopped(self._learn, close=self._logger.close)
 
-    def _learn(self) -> None:
-        stop: threading.Event = lp.stop_event()
+    def _learn(self, stop: threading.Event) -> None:
         while not stop.is_set():
             self._learner.step()

@@ -114,8 +114,8 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     program = programs.make_program(run, spec, graph, started)
     own_processes = launch_type == "local_mp"
     if own_processes:
-        resources = program.resources(TERMINATION_NOTICE_S)
-        nodes = Supervisor(program.program, resources, run.workdir / "logs")
+        logs = run.workdir / "logs"
+        nodes = Supervisor(program.program, program.resources(), logs)
     else:
         nodes = Threads(program.program)
     watch = Watch(run, program, started)

@@ -15,6 +15,7 @@ import functools
 from typing import Any
 
 import launchpad as lp
+from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from acme_quant.launch import nodes
 from acme_quant.launch.config import Run
@@ -42,13 +43,11 @@ class Program:
     coordinator: Any
     quantizer: Any
 
-    def resources(self, notice_s: int) -> dict[str, lp.PythonProcess]:
-        """Returns the process settings of each group."""
-        args = {"lp_termination_notice_secs": notice_s}
+    def resources(self) -> dict[str, PythonProcess]:
+        """Returns the environment of each group's processes."""
         return {
-            label: lp.PythonProcess(
-                args=args,
-                env=_QUIET if label == "learner" else {**_QUIET, **_ONE_THREAD},
+            label: PythonProcess(
+                env=_QUIET if label == "learner" else {**_QUIET, **_ONE_THREAD}
             )
             for label in self.program.groups
         }

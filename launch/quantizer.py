@@ -6,7 +6,6 @@ import pathlib
 import threading
 from typing import Any
 
-import launchpad as lp
 import numpy as np
 from acme.utils import loggers
 
@@ -52,10 +51,13 @@ class QuantizerNode:
 
     def run(self) -> None:
         """Publishes until the program ends, then leaves the last policy as a file."""
-        stopping.serve_until_stopped(self._publisher.run, self._log, close=self._close)
+        stopping.serve_until_stopped(self._publish, self._log, close=self._close)
 
-    def _log(self) -> None:
-        stop: threading.Event = lp.stop_event()
+    def _publish(self, stop: threading.Event) -> None:
+        del stop  # The publisher was made with it.
+        self._publisher.run()
+
+    def _log(self, stop: threading.Event) -> None:
         while not stop.wait(self._log_every_s):
             self._logger.write(self._publisher.get_status())
 

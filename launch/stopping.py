@@ -19,16 +19,18 @@ from launchpad import context
 
 GRACE_S = 3.0
 
+Work = Callable[[threading.Event], None]
+
 
 def run_until_stopped(
-    works: Sequence[Callable[[], None]],
+    works: Sequence[Work],
     stop: threading.Event,
     grace_s: float = GRACE_S,
 ) -> None:
     """Runs each work in a thread until one returns, one raises, or `stop` is set.
 
     Args:
-      works: blocking functions; they should look at `stop` when they can.
+      works: blocking functions of `stop`; they should look at it when they can.
       stop: set when the program ends.
       grace_s: seconds that the works get to return after `stop` is set; past that they
         are left behind in their daemon threads.
@@ -40,9 +42,9 @@ def run_until_stopped(
     ended = threading.Event()
     failures: list[BaseException] = []
 
-    def guarded(work: Callable[[], None]) -> None:
+    def guarded(work: Work) -> None:
         try:
-            work()
+            work(stop)
         except BaseException as error:
             if not stop.is_set():
                 failures.append(error)
@@ -60,7 +62,7 @@ def run_until_stopped(
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def serve_until_stopped(*works: Callable[[], None], close: Callable[[], None]) -> None:
+def serve_until_stopped(*works: Work, close: Callable[[], None]) -> None:
     """Runs a node's works, closes what it holds, and leaves a node's process at once.
 
     A process whose TensorFlow or Reverb threads are blocked cannot be torn down in

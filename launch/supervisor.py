@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import launchpad as lp
 from launchpad.launch.run_locally import run_locally
+from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 TERMINATION_NOTICE_S = 8
 _PR_SET_PDEATHSIG = 1
@@ -70,7 +71,7 @@ class Supervisor:
     def __init__(
         self,
         program: lp.Program,
-        resources: Mapping[str, lp.PythonProcess],
+        resources: Mapping[str, PythonProcess],
         log_dir: pathlib.Path,
     ) -> None:
         """Starts one process a node; its output goes to `log_dir/NAME.log`."""
@@ -114,7 +115,7 @@ def _names(program: lp.Program) -> list[str]:
 
 
 def _commands(
-    program: lp.Program, resources: Mapping[str, lp.PythonProcess]
+    program: lp.Program, resources: Mapping[str, PythonProcess]
 ) -> list[run_locally.CommandToLaunch]:
     """Returns the commands Launchpad would start, in the order of `_names`."""
     commands: list[run_locally.CommandToLaunch] = []
