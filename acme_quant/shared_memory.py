@@ -151,7 +151,6 @@ def _write_all(fd: int, content: memoryview) -> None:
 
 def _map(fd: int, nbytes: int) -> memoryview:
     # Private and never written is shared too, and unlike MAP_SHARED not refused for a
-    # sealed file by kernels before 6.7. Populate: one system call instead of a fault
-    # for every page at the first action.
-    flags = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0x8000)
-    return memoryview(mmap.mmap(fd, nbytes, flags=flags, prot=mmap.PROT_READ))
+    # sealed file by kernels before 6.7.
+    content = mmap.mmap(fd, nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+    return memoryview(content)
