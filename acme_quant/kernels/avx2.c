@@ -43,15 +43,16 @@ LANES_INLINE __m256i multiply_add(__m256i sum, __m256i a, __m256i b) {
 }
 
 /* The sums of four vectors' lanes. */
-LANES_INLINE __m128i four_sums(const __m256i v[COLUMNS]) {
-  __m256i low = _mm256_hadd_epi32(v[0], v[1]), high = _mm256_hadd_epi32(v[2], v[3]);
-  __m256i all = _mm256_hadd_epi32(low, high);
+LANES_INLINE __m128i four_sums(__m256i a, __m256i b, __m256i c, __m256i d) {
+  __m256i ab = _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+  __m256i cd = _mm256_add_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+  __m256i all =
+      _mm256_add_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
   return _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
 
-LANES_INLINE __m128 four_float_sums(const __m256 v[COLUMNS]) {
-  __m256 low = _mm256_hadd_ps(v[0], v[1]), high = _mm256_hadd_ps(v[2], v[3]);
-  __m256 all = _mm256_hadd_ps(low, high);
+LANES_INLINE __m128 four_float_sums(__m256 a, __m256 b, __m256 c, __m256 d) {
+  __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
   return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
 }
 
@@ -97,15 +98,15 @@ static void vector_int8(const int8_t *w, const int16_t *x, product_shape s,
         sum[c] = multiply_add(sum[c], widened_int8(row[c] + k + 16), high);
       }
     }
-    put_sums(sums + n, left, true, four_sums(sum));
+    put_sums(sums + n, left, true, four_sums(sum[0], sum[1], sum[2], sum[3]));
   }
 }
 
 static int32_t sum_codes(const int16_t *x, int64_t width) {
-  __m256i sum[COLUMNS] = {_mm256_setzero_si256()};
+  __m256i none = _mm256_setzero_si256(), sum = none;
   for (int64_t k = 0; k < width; k += 16)
-    sum[0] = multiply_add(sum[0], load_codes(x + k), _mm256_set1_epi16(1));
-  return _mm_extract_epi32(four_sums(sum), 0);
+    sum = multiply_add(sum, load_codes(x + k), _mm256_set1_epi16(1));
+  return _mm_extract_epi32(four_sums(sum, none, none, none), 0);
 }
 
 /* Sums code + 8, as stored, and takes 8 times the sum of the inputs off. */
@@ -131,7 +132,7 @@ static void vector_int4(const uint8_t *w, const int16_t *x, product_shape s,
         sum[c] = multiply_add(sum[c], _mm256_srli_epi16(wide, 4), high);
       }
     }
-    put_sums(sums + n, left, true, _mm_sub_epi32(four_sums(sum), shift));
+    put_sums(sums + n, left, true, _mm_sub_epi32(four_sums(sum[0], sum[1], sum[2], sum[3]), shift));
   }
 }
 
@@ -159,7 +160,7 @@ LANES_INLINE __m256 get_float16(const uint16_t *w) {
         } \
       } \
       for (int c = 0; c < COLUMNS; c++) even[c] = _mm256_add_ps(even[c], odd[c]); \
-      put_float_sums(y + n, left, true, four_float_sums(even)); \
+      put_float_sums(y + n, left, true, four_float_sums(even[0], even[1], even[2], even[3])); \
     } \
   }
 VECTOR_FLOAT(vector_float32, float, get_float32)
@@ -186,38 +187,58 @@ LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, float *w
     _mm256_store_ps(wide + k, get_float16(w + k));
 }
 
-/* Rows x COLUMNS sums over one chunk; `rows` is a constant where it is called. */
-LANES_INLINE void block_integer(int rows, const int16_t *const w[COLUMNS],
-                                const int16_t *x, product_shape s, int64_t width,
-                                int64_t left, bool first, int32_t *y) {
-  __m256i sum[2][COLUMNS];
-  for (int r = 0; r < rows; r++)
-    for (int c = 0; c < COLUMNS; c++) sum[r][c] = _mm256_setzero_si256();
-  for (int64_t k = 0; k < width; k += 16)
-    for (int r = 0; r < rows; r++) {
-      __m256i input = load_codes(x + r * s.x_stride + k);
-      for (int c = 0; c < COLUMNS; c++)
-        sum[r][c] = multiply_add(sum[r][c], load_codes(w[c] + k), input);
-    }
-  for (int r = 0; r < rows; r++)
-    put_sums(y + r * s.y_stride, left, first, four_sums(sum[r]));
+/* Sums of two rows, or of one, against four weight rows over one chunk. The sums are
+ * named one by one, as compilers move arrays of them through memory. */
+#define BLOCK(name, element, output, vector, zero, step, get, add_product, four, put) \
+  static void name##_two(const element *const w[COLUMNS], const element *x, \
+                         product_shape s, int64_t width, int64_t left, bool first, \
+                         output *y) { \
+    const element *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3]; \
+    const element *next = x + s.x_stride; \
+    vector a0 = zero, a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0; \
+    for (int64_t k = 0; k < width; k += step) { \
+      vector a = get(x + k), b = get(next + k), v; \
+      v = get(w0 + k), a0 = add_product(a0, v, a), b0 = add_product(b0, v, b); \
+      v = get(w1 + k), a1 = add_product(a1, v, a), b1 = add_product(b1, v, b); \
+      v = get(w2 + k), a2 = add_product(a2, v, a), b2 = add_product(b2, v, b); \
+      v = get(w3 + k), a3 = add_product(a3, v, a), b3 = add_product(b3, v, b); \
+    } \
+    put(y, left, first, four(a0, a1, a2, a3)); \
+    put(y + s.y_stride, left, first, four(b0, b1, b2, b3)); \
+  } \
+  static void name##_one(const element *const w[COLUMNS], const element *x, \
+                         int64_t width, int64_t left, bool first, output *y) { \
+    const element *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3]; \
+    vector a0 = zero, a1 = a0, a2 = a0, a3 = a0; \
+    for (int64_t k = 0; k < width; k += step) { \
+      vector a = get(x + k); \
+      a0 = add_product(a0, get(w0 + k), a), a1 = add_product(a1, get(w1 + k), a); \
+      a2 = add_product(a2, get(w2 + k), a), a3 = add_product(a3, get(w3 + k), a); \
+    } \
+    put(y, left, first, four(a0, a1, a2, a3)); \
+  }
+
+/* A load that stays one: it is used twice, and loads are what these loops lack. */
+LANES_INLINE __m256i get_codes(const int16_t *p) {
+  __m256i v = load_codes(p);
+  __asm__("" : "+x"(v));
+  return v;
 }
 
-LANES_INLINE void block_float(int rows, const float *const w[COLUMNS], const float *x,
-                              product_shape s, int64_t width, int64_t left, bool first,
-                              float *y) {
-  __m256 sum[2][COLUMNS];
-  for (int r = 0; r < rows; r++)
-    for (int c = 0; c < COLUMNS; c++) sum[r][c] = _mm256_setzero_ps();
-  for (int64_t k = 0; k < width; k += LANES)
-    for (int r = 0; r < rows; r++) {
-      __m256 input = _mm256_loadu_ps(x + r * s.x_stride + k);
-      for (int c = 0; c < COLUMNS; c++)
-        sum[r][c] = _mm256_fmadd_ps(_mm256_loadu_ps(w[c] + k), input, sum[r][c]);
-    }
-  for (int r = 0; r < rows; r++)
-    put_float_sums(y + r * s.y_stride, left, first, four_float_sums(sum[r]));
+LANES_INLINE __m256 get_floats(const float *p) {
+  __m256 v = _mm256_loadu_ps(p);
+  __asm__("" : "+x"(v));
+  return v;
 }
+
+LANES_INLINE __m256 fused_add(__m256 sum, __m256 a, __m256 b) {
+  return _mm256_fmadd_ps(a, b, sum);
+}
+
+BLOCK(block_integer, int16_t, int32_t, __m256i, _mm256_setzero_si256(), 16, get_codes,
+      multiply_add, four_sums, put_sums)
+BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_floats,
+      fused_add, four_float_sums, put_float_sums)
 
 /* All rows of inputs against four weight rows, a chunk of K at a time. `WIDE` makes
  * w[c] point to the chunk of weight row c that starts at k. */
@@ -232,11 +253,11 @@ LANES_INLINE void block_float(int rows, const float *const w[COLUMNS], const flo
         const input *w[COLUMNS]; \
         for (int c = 0; c < COLUMNS; c++) { WIDE } \
         for (; m + 2 <= s.rows; m += 2) \
-          block(2, w, x + m * s.x_stride + k, s, width, left, k == 0, \
-                y + m * s.y_stride + n); \
+          block##_two(w, x + m * s.x_stride + k, s, width, left, k == 0, \
+                      y + m * s.y_stride + n); \
         if (m < s.rows) \
-          block(1, w, x + m * s.x_stride + k, s, width, left, k == 0, \
-                y + m * s.y_stride + n); \
+          block##_one(w, x + m * s.x_stride + k, width, left, k == 0, \
+                      y + m * s.y_stride + n); \
       } \
     } \
   }
