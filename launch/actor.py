@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import launchpad as lp
-
 from acme_quant.launch import stopping
 
 
@@ -25,5 +23,5 @@ class ActorNode:
     def run(self) -> None:
         """Acts until the program ends."""
         stopping.serve_until_stopped(
-            lambda: self._loop.run(stop=lp.stop_event()), close=self._close
+            lambda stop: self._loop.run(stop=stop), close=self._close
         )

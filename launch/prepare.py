@@ -130,6 +130,10 @@ def check_workdir(workdir: pathlib.Path) -> None:
 
 
 def _lower(run: Run, spec: Any) -> Any:
+    import gym_notices.notices
+
+    # Acme imports the old gym, which prints a notice about its age.
+    gym_notices.notices.notices.clear()
     from acme_quant import lowering
 
     networks = run.agent.make_networks(spec, run.agent_config)
