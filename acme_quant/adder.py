@@ -50,31 +50,31 @@ class ItemWriter:
         chunk_length: int = 16,
         max_in_flight_items: int = 24,
         server_timeout_s: float = 60.0,
-        stop: threading.Event | None = None,
-        clock: StageClock | None = None,
     ) -> None:
         """Prepares the writer; the stream is opened by the first row.
 
         Args:
-          client: a ReplayClient or a `reverb.Client`.
+          client: a server's address, a ReplayClient or a `reverb.Client`.
           keep_alive_rows: rows back to which an item may refer.
           chunk_length: rows sent together, and items between two confirmations. With
             `max_in_flight_items` it stays under 50, where Reverb begins to warn.
           max_in_flight_items: items that may be unconfirmed after a confirmation.
           server_timeout_s: seconds without an answer after which it is an error.
-          stop: when set, waiting ends at once and unconfirmed items are dropped.
-          clock: told of the time spent waiting for the server.
         """
         self._client = replay_client.connect(client)
         self._keep_alive_rows = keep_alive_rows
         self._chunk_length = chunk_length
         self._max_in_flight_items = max_in_flight_items
         self._server_timeout_s = server_timeout_s
-        self._stop = stop or threading.Event()
-        self._clock = clock or StageClock()
+        self._stop = threading.Event()
+        self._clock = StageClock()
         self._unconfirmed = 0
         self._stream: Any = None
         self.items = 0
+
+    def bind(self, clock: StageClock, stop: threading.Event) -> None:
+        """Tells `clock` of waits from now on, and ends them when `stop` is set."""
+        self._clock, self._stop = clock, stop
 
     def append(self, row: list) -> list:
         """Appends one row of columns, None where a column has no value.
@@ -181,7 +181,7 @@ class NStepTransitionAdder(base.Adder):
         """Initializes the adder.
 
         Args:
-          client: a ReplayClient or a `reverb.Client`.
+          client: a server's address, a ReplayClient or a `reverb.Client`.
           n_step: steps folded into one transition, at least 1.
           discount: the agent's discount of a step.
           priority_fns: priority of a transition per table; None stands for 1.0.
@@ -209,6 +209,10 @@ class NStepTransitionAdder(base.Adder):
     def writer(self) -> ItemWriter:
         """The writer, to be shared with or to be closed."""
         return self._writer
+
+    def bind(self, clock: StageClock, stop: threading.Event) -> None:
+        """Tells `clock` of waits for the server, and ends them when `stop` is set."""
+        self._writer.bind(clock, stop)
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         """Records the first observation of an episode.

@@ -128,8 +128,8 @@ class ReplayClient:
         return self._client.NewTrajectoryWriter(options, 1000 * _POLL_S)
 
 
-def connect(client: Any) -> ReplayClient:
-    """Returns `client` itself or, for a `reverb.Client`, one to the same server."""
-    if isinstance(client, ReplayClient):
-        return client
-    return ReplayClient(client.server_address)
+def connect(server: Any) -> ReplayClient:
+    """Returns a client of `server`: an address, a `reverb.Client` or itself one."""
+    if isinstance(server, ReplayClient):
+        return server
+    return ReplayClient(getattr(server, "server_address", server))

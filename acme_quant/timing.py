@@ -39,11 +39,12 @@ class StageClock:
         """Gives the time since the last reading to nobody."""
         self._last = time.perf_counter()
 
-    def lap(self, stage: int) -> None:
-        """Gives the time since the last reading to `stage`."""
+    def lap(self, stage: int) -> float:
+        """Gives the time since the last reading to `stage`; returns the reading."""
         now = time.perf_counter()
         self.seconds[stage] += now - self._last
         self._last = now
+        return now
 
     def total(self) -> float:
         """Returns the seconds of all stages together."""

@@ -12,7 +12,7 @@ import pytest
 from acme import specs
 
 from acme_quant import adder as adder_lib
-from acme_quant import replay_client
+from acme_quant import replay_client, timing
 
 reverb = pytest.importorskip("reverb")
 acme_adders = pytest.importorskip("acme.adders.reverb")
@@ -295,9 +295,8 @@ def test_full_rate_limiter_is_waited_for_and_stop_ends_the_wait() -> None:
     server = make_server(spec_of(FLAT), limiter=lambda: reverb.rate_limiters.Queue(10))
     client = reverb.Client(f"localhost:{server.port}")
     stop = threading.Event()
-    adder = adder_lib.NStepTransitionAdder(
-        client, 3, 0.99, server_timeout_s=0.5, stop=stop
-    )
+    adder = adder_lib.NStepTransitionAdder(client, 3, 0.99, server_timeout_s=0.5)
+    adder.bind(timing.StageClock(), stop)
     outcome = []
     thread = threading.Thread(target=lambda: outcome.append(run_until_blocked(adder)))
     thread.start()

@@ -17,7 +17,7 @@ ROWS = [
     {"qtensor", "quantizers", "graph", "payload", "exploration"},
     {"policy", "policy_writer"},
     {"calls", "requantize", "shared_memory", "timing", "replay_client", "durable"},
-    {"publisher", "variable_client", "adder", "environments"},
+    {"publisher", "variable_client", "adder", "environments", "vector_environment"},
     {"lowering", "actor", "environment_loop", "learner", "checkpoint", "energy"},
     {"checkpoints"},
     {"builder"},

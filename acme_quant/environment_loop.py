@@ -1,0 +1,298 @@
+"""The actor's loop: Acme's `EnvironmentLoop` without what costs and explains nothing.
+
+It keeps Acme's contract (any `acme.Actor`, counter and logger; the same results) and
+adds what a distributed actor needs: it ends at once when told to, counts its steps
+while an episode runs, survives an episode whose physics fail, and says where its time
+goes. `VectorEnvironmentLoop` steps N environments with one batched policy call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Callable, Optional
+
+import dm_env
+import numpy as np
+from acme import core
+from acme.utils import counting, loggers
+
+from acme_quant.environments import EpisodeFailed
+from acme_quant.timing import (
+    ADDER,
+    ENVIRONMENT,
+    INFERENCE,
+    LOOP,
+    UPDATE,
+    StageClock,
+)
+from acme_quant.vector_environment import split
+
+# A limit on steps is kept to what an actor does in this time, not in an episode.
+COUNT_PERIOD_S = 0.5
+MAX_FAILURES_IN_A_ROW = 10
+
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
+
+
+class _Record:
+    """Counts steps and episodes, and logs what became of each episode."""
+
+    def __init__(
+        self,
+        actor: Any,
+        clock: StageClock,
+        counter: Optional[counting.Counter],
+        logger: Optional[loggers.Logger],
+        label: str,
+    ) -> None:
+        self._actor = actor
+        self._clock = clock
+        self._counter = counter or counting.Counter()
+        self._logger = logger or loggers.make_default_logger(label)
+        self._pending = 0
+        self._next_count = time.perf_counter() + COUNT_PERIOD_S
+        # What the clock and the steps stood at when the last episode was logged.
+        self._seconds = list(clock.seconds)
+        self._steps = self._logged_steps = 0
+
+    def step(self, steps: int, now: float) -> None:
+        """Notes steps taken until `now`; counts them if it is time."""
+        self._pending += steps
+        self._steps += steps
+        if now >= self._next_count:
+            self.count()
+
+    def count(self, **counts: int) -> dict[str, Any]:
+        """Passes on the pending steps and `counts`; returns all counts."""
+        if self._pending or counts:
+            counts["steps"] = self._pending
+        self._pending = 0
+        self._next_count = time.perf_counter() + COUNT_PERIOD_S
+        return self._counter.increment(**counts) if counts else {}
+
+    def episode(self, length: int, total: Any, start: float) -> dict[str, Any]:
+        """Returns the results of an episode that began at `start`."""
+        counts = self.count(episodes=1)
+        result = {
+            "episode_length": length,
+            "episode_return": total,
+            "steps_per_second": length / max(time.perf_counter() - start, 1e-9),
+            **self._policy(),
+            **self._clock.per_step(self._steps - self._logged_steps, self._seconds),
+            **counts,
+        }
+        self._seconds, self._logged_steps = list(self._clock.seconds), self._steps
+        return result
+
+    def write(self, result: dict[str, Any]) -> None:
+        """Logs a result."""
+        self._logger.write(result)
+
+    def _policy(self) -> dict[str, float]:
+        """Returns version and staleness of the policy, of actors that know them."""
+        client = getattr(self._actor, "client", None)
+        if client is None:
+            return {}
+        staleness = {f"staleness_{k}": v for k, v in client.staleness().items()}
+        return {"policy_version": client.version, **staleness}
+
+
+class _Loop(core.Worker):
+    """What the two loops have in common."""
+
+    def __init__(
+        self,
+        environment: Any,
+        actor: Any,
+        counter: Optional[counting.Counter] = None,
+        logger: Optional[loggers.Logger] = None,
+        should_update: bool = True,
+        label: str = "environment_loop",
+    ) -> None:
+        """Initializes the loop.
+
+        Args:
+          environment: a dm_env environment, or a vector environment.
+          actor: who acts in it.
+          counter: counts `steps` and `episodes`; give one with a parent, which it
+            asks at most once in its `time_delta`, not a remote one itself.
+          logger: gets one result per episode; Acme's default if None.
+          should_update: whether the actor is updated after each step.
+          label: of the default logger.
+        """
+        self._environment = environment
+        self._actor = actor
+        self._should_update = should_update
+        self._stop = threading.Event()
+        self.clock = StageClock()
+        self._bind()
+        self._record = _Record(actor, self.clock, counter, logger, label)
+
+    def run(
+        self,
+        num_episodes: Optional[int] = None,
+        num_steps: Optional[int] = None,
+        stop: Optional[threading.Event] = None,
+    ) -> None:
+        """Runs episodes until there are enough, or until `stop` is set.
+
+        Args:
+          num_episodes: episodes to run; None for no limit.
+          num_steps: least number of steps, whole episodes; None for no limit.
+          stop: ends the run within a step, or within a wait for the replay server.
+
+        Raises:
+          ValueError: if both limits are given.
+          ReplayUnavailable: if the replay server does not answer.
+          EpisodeFailed: if as many episodes failed as MAX_FAILURES_IN_A_ROW.
+        """
+        if num_episodes is not None and num_steps is not None:
+            raise ValueError("num_episodes or num_steps must be None, got both.")
+        self._stop = stop or threading.Event()
+        self._bind()
+        self.clock.restart()
+        try:
+            self._run(_enough(num_episodes, num_steps))
+        finally:
+            self._record.count()
+
+    def _bind(self) -> None:
+        """Gives an actor of ours the clock, and the event that ends its waits."""
+        if hasattr(self._actor, "bind"):
+            self._actor.bind(self.clock, self._stop)
+
+    def _run(self, enough: Callable[[int, int], bool]) -> None:
+        raise NotImplementedError
+
+
+class EnvironmentLoop(_Loop):
+    """One environment and one actor: takes the place of `acme.EnvironmentLoop`."""
+
+    def run_episode(self) -> dict[str, Any]:
+        """Runs one episode and returns its results; does not log them.
+
+        Returns:
+          Acme's results, the policy's version and staleness, and "us_<stage>" per step;
+          of an episode that was stopped, its length alone.
+
+        Raises:
+          EpisodeFailed: if the environment could not go on.
+        """
+        environment, actor, clock = self._environment, self._actor, self.clock
+        record, stop, update = self._record, self._stop, self._should_update
+        start = time.perf_counter()
+        length, total = 0, 0.0
+        timestep = environment.reset()
+        clock.lap(ENVIRONMENT)
+        actor.observe_first(timestep)
+        clock.lap(ADDER)
+        while not timestep.last() and not stop.is_set():
+            action = actor.select_action(timestep.observation)
+            clock.lap(INFERENCE)
+            timestep = environment.step(action)
+            clock.lap(ENVIRONMENT)
+            actor.observe(action, next_timestep=timestep)
+            clock.lap(ADDER)
+            if update:
+                actor.update()
+                clock.lap(UPDATE)
+            length += 1
+            total = total + timestep.reward
+            record.step(1, clock.lap(LOOP))
+        if not timestep.last():
+            return {"episode_length": length}
+        return record.episode(length, total, start)
+
+    def _run(self, enough: Callable[[int, int], bool]) -> None:
+        episodes = steps = failures = 0
+        while not enough(episodes, steps):
+            try:
+                result = self.run_episode()
+            except EpisodeFailed as error:
+                failures += 1
+                self._record.count(failed_episodes=1)
+                logging.warning("An episode failed and is left: %s", error)
+                if failures == MAX_FAILURES_IN_A_ROW:
+                    raise
+                continue
+            if "episode_return" not in result:
+                return
+            failures = 0
+            episodes += 1
+            steps += result["episode_length"]
+            self._record.write(result)
+            self.clock.lap(LOOP)
+
+
+class VectorEnvironmentLoop(_Loop):
+    """N environments and one vector actor; with N = 1 it does as EnvironmentLoop."""
+
+    def _run(self, enough: Callable[[int, int], bool]) -> None:
+        environment, actor, clock = self._environment, self._actor, self.clock
+        episodes = _Episodes(environment.num_envs)
+        batch = environment.reset()
+        clock.lap(ENVIRONMENT)
+        actor.observe(None, split(batch))
+        live = batch.step_type != _LAST
+        while not self._stop.is_set() and not enough(episodes.done, episodes.steps):
+            actions = actor.select_actions(batch.observation, live)
+            batch = environment.step(actions)
+            clock.lap(ENVIRONMENT)
+            actor.observe(actions, split(batch))
+            stepped = batch.step_type != _FIRST
+            steps = int(stepped.sum())
+            if self._should_update:
+                actor.update(steps=steps)
+            self._record.step(steps, clock.lap(LOOP))
+            live = batch.step_type != _LAST
+            for finished in episodes.advance(batch, stepped, live):
+                self._record.write(self._record.episode(*finished))
+            clock.lap(LOOP)
+
+
+class _Episodes:
+    """The running episode of each of N environments, and what all have done.
+
+    Attributes:
+      done: episodes that ended.
+      steps: their steps.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.done = self.steps = 0
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._returns = np.zeros(num_envs, np.float64)
+        self._starts = np.full(num_envs, time.perf_counter())
+
+    def advance(
+        self, batch: dm_env.TimeStep, stepped: np.ndarray, live: np.ndarray
+    ) -> list[tuple[int, float, float]]:
+        """Takes a step; returns (length, return, start) of episodes that ended."""
+        self._lengths += stepped
+        self._returns += np.where(stepped, batch.reward, 0.0)
+        if stepped.all() and live.all():
+            return []
+        finished = []
+        for i in np.flatnonzero(~live):
+            length, total = int(self._lengths[i]), float(self._returns[i])
+            finished.append((length, total, float(self._starts[i])))
+            self.done += 1
+            self.steps += length
+        self._lengths[~stepped] = self._returns[~stepped] = 0
+        self._starts[~live] = time.perf_counter()
+        return finished
+
+
+def _enough(
+    num_episodes: Optional[int], num_steps: Optional[int]
+) -> Callable[[int, int], bool]:
+    """Returns whether so many episodes and steps are enough, as a function."""
+
+    def enough(episodes: int, steps: int) -> bool:
+        return (num_episodes is not None and episodes >= num_episodes) or (
+            num_steps is not None and steps >= num_steps
+        )
+
+    return enough

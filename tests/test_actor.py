@@ -1,0 +1,95 @@
+"""The actors: policy, then exploration, then adder, each from its own seed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import dm_env
+import loop_parts
+import numpy as np
+import pytest
+from acme import core
+
+from acme_quant.actor import FixedPolicy, QuantizedActor, QuantizedVectorActor
+
+OBSERVATION = np.array([1, 2, 3], np.float32)
+
+
+def test_actor_is_an_acme_actor_and_explores_from_its_seed() -> None:
+    actor = QuantizedActor(loop_parts.LinearPolicy(), loop_parts.noise, seed=5)
+    assert isinstance(actor, core.Actor)
+    rng = np.random.default_rng((5, 0))
+    for _ in range(3):
+        expected = loop_parts.noise(loop_parts.LinearPolicy()(OBSERVATION), rng)
+        np.testing.assert_array_equal(actor.select_action(OBSERVATION), expected)
+
+
+def test_actor_without_exploration_returns_the_policys_output() -> None:
+    actor = QuantizedActor(loop_parts.LinearPolicy())
+    np.testing.assert_array_equal(
+        actor.select_action(OBSERVATION), loop_parts.LinearPolicy()(OBSERVATION)
+    )
+
+
+def test_experience_reaches_the_adder_and_needs_none() -> None:
+    adder = loop_parts.RecordingAdder()
+    first = dm_env.restart(OBSERVATION)
+    step = dm_env.transition(np.float32(1), OBSERVATION, np.float32(1))
+    for actor in (
+        QuantizedActor(loop_parts.LinearPolicy(), adder=adder),
+        QuantizedActor(loop_parts.LinearPolicy()),
+    ):
+        actor.observe_first(first)
+        actor.observe(OBSERVATION[:2], step)
+        actor.update()
+        actor.close()
+    assert [event[0] for event in adder.events] == ["first", "add"]
+
+
+def test_update_asks_the_client_once_per_environment_step() -> None:
+    client = loop_parts.PolicyClient()
+    QuantizedActor(client).update()
+    assert client.updates == 1
+    QuantizedVectorActor(client, [loop_parts.noise] * 4).update(steps=4)
+    assert client.updates == 5
+
+
+def test_fixed_policy_looks_like_a_client() -> None:
+    fixed = FixedPolicy(loop_parts.LinearPolicy())
+    fixed.update()
+    assert (fixed.version, fixed.staleness()) == (3, {})
+
+
+def test_vector_actor_draws_nothing_for_ended_episodes() -> None:
+    batch = np.stack([OBSERVATION, 2 * OBSERVATION])
+    actor = QuantizedVectorActor(loop_parts.LinearPolicy(), [loop_parts.noise] * 2)
+    live = np.array([True, True])
+    actions = actor.select_actions(batch, live)
+    assert actions.shape == (2, 2) and actions.dtype == np.float32
+    held = actor.select_actions(batch, np.array([False, True]))
+    np.testing.assert_array_equal(held[0], actions[0])
+    after = actor.select_actions(batch, live)
+    rng = np.random.default_rng((0, 0))
+    outputs = loop_parts.LinearPolicy().batch(batch)
+    np.testing.assert_array_equal(actions[0], loop_parts.noise(outputs[0], rng))
+    np.testing.assert_array_equal(after[0], loop_parts.noise(outputs[0], rng))
+
+
+def test_vector_actor_wants_an_adder_per_environment() -> None:
+    with pytest.raises(ValueError, match="2 explorations expect as many adders"):
+        QuantizedVectorActor(
+            loop_parts.LinearPolicy(),
+            [loop_parts.noise] * 2,
+            [loop_parts.RecordingAdder()],
+        )
+
+
+def test_importing_all_an_actor_needs_does_not_import_tensorflow() -> None:
+    code = (
+        "import sys; from acme_quant import actor, adder, environment_loop;"
+        "from acme_quant import replay_client, vector_environment;"
+        "replay_client.load_binding();"
+        "bad = {'tensorflow', 'jax', 'reverb'} & set(sys.modules); assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

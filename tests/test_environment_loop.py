@@ -1,0 +1,238 @@
+"""The loop keeps Acme's contract, stops at once, and says where its time goes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import acme
+import loop_parts
+import numpy as np
+import pytest
+from acme.utils import counting
+
+from acme_quant import environment_loop, environments, timing, vector_environment
+from acme_quant.actor import QuantizedActor, QuantizedVectorActor
+
+
+def make_loop(
+    environment: loop_parts.CountingEnvironment, **options: object
+) -> tuple[environment_loop.EnvironmentLoop, dict]:
+    parts = {
+        "client": loop_parts.PolicyClient(),
+        "adder": loop_parts.RecordingAdder(),
+        "counter": counting.Counter(),
+        "logger": loop_parts.ListLogger(),
+    }
+    actor = QuantizedActor(
+        parts["client"], loop_parts.noise, parts["adder"], seed=options.pop("seed", 7)
+    )
+    loop = environment_loop.EnvironmentLoop(
+        environment, actor, parts["counter"], parts["logger"], **options
+    )
+    return loop, parts
+
+
+def make_vector_loop(
+    members: list, **options: object
+) -> tuple[environment_loop.VectorEnvironmentLoop, dict]:
+    count = len(members)
+    parts = {
+        "client": loop_parts.PolicyClient(),
+        "adders": [loop_parts.RecordingAdder() for _ in range(count)],
+        "counter": counting.Counter(),
+        "logger": loop_parts.ListLogger(),
+    }
+    actor = QuantizedVectorActor(
+        parts["client"], [loop_parts.noise] * count, parts["adders"], seed=7
+    )
+    loop = environment_loop.VectorEnvironmentLoop(
+        vector_environment.ListEnvironment(members),
+        actor,
+        parts["counter"],
+        parts["logger"],
+    )
+    return loop, parts
+
+
+def test_results_hold_what_acmes_loop_reports() -> None:
+    loop, parts = make_loop(loop_parts.CountingEnvironment(4))
+    loop.run(num_episodes=2)
+    actor = QuantizedActor(loop_parts.PolicyClient(), loop_parts.noise, seed=7)
+    logger = loop_parts.ListLogger()
+    acmes = acme.EnvironmentLoop(
+        _with_reward_spec(loop_parts.CountingEnvironment(4)), actor, logger=logger
+    )
+    acmes.run(num_episodes=2)
+    for result, expected in zip(parts["logger"].results, logger.results):
+        assert set(expected) <= set(result)
+        for key in ("episode_length", "episode_return", "episodes", "steps"):
+            assert result[key] == expected[key]
+
+
+def _with_reward_spec(
+    environment: loop_parts.CountingEnvironment,
+) -> loop_parts.CountingEnvironment:
+    assert environment.reward_spec().shape == ()
+    return environment
+
+
+def test_results_name_the_policy_and_the_stages() -> None:
+    loop, parts = make_loop(loop_parts.CountingEnvironment(4))
+    loop.run(num_episodes=1)
+    (result,) = parts["logger"].results
+    assert result["policy_version"] == 3
+    assert result["staleness_learner_steps"] == 50
+    assert result["staleness_seconds"] == 0.5
+    assert {f"us_{stage}" for stage in timing.STAGES} <= set(result)
+
+
+def test_run_ends_with_whole_episodes_after_enough_steps() -> None:
+    loop, parts = make_loop(loop_parts.CountingEnvironment(4))
+    loop.run(num_steps=9)
+    assert parts["counter"].get_counts() == {"episodes": 3, "steps": 12}
+    with pytest.raises(ValueError, match="got both"):
+        loop.run(num_episodes=1, num_steps=1)
+
+
+def test_actor_is_updated_after_every_step_unless_told_not_to() -> None:
+    loop, parts = make_loop(loop_parts.CountingEnvironment(4))
+    loop.run(num_episodes=2)
+    assert parts["client"].updates == 8
+    loop, parts = make_loop(loop_parts.CountingEnvironment(4), should_update=False)
+    loop.run(num_episodes=2)
+    assert parts["client"].updates == 0
+
+
+def test_stop_ends_an_endless_episode_and_its_steps_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environment_loop, "COUNT_PERIOD_S", 0.05)
+    environment = loop_parts.CountingEnvironment(10**9)
+    loop, parts = make_loop(environment)
+    stop = threading.Event()
+    thread = threading.Thread(target=loop.run, kwargs={"stop": stop})
+    thread.start()
+    time.sleep(0.3)
+    during = parts["counter"].get_counts()["steps"]
+    assert 0 < during <= len(environment.actions)
+    stop.set()
+    thread.join(timeout=1.0)
+    assert not thread.is_alive()
+    assert parts["counter"].get_counts() == {"steps": len(environment.actions)}
+    assert parts["logger"].results == []
+
+
+def test_counter_is_asked_once_per_episode_not_per_step() -> None:
+    calls = []
+
+    class Counter(counting.Counter):
+        def increment(self, **counts: float) -> dict:
+            calls.append(counts)
+            return super().increment(**counts)
+
+    actor = QuantizedActor(loop_parts.LinearPolicy())
+    loop = environment_loop.EnvironmentLoop(
+        loop_parts.CountingEnvironment(50), actor, Counter(), loop_parts.ListLogger()
+    )
+    loop.run(num_episodes=3)
+    assert calls == [{"episodes": 1, "steps": 50}] * 3
+
+
+def test_failed_episode_is_left_and_counted() -> None:
+    environment = loop_parts.CountingEnvironment(4, fails_at=[(2, 3)])
+    loop, parts = make_loop(environment)
+    loop.run(num_episodes=2)
+    # Two steps of the failed episode were taken; the third has no outcome.
+    assert parts["counter"].get_counts() == {
+        "episodes": 2,
+        "failed_episodes": 1,
+        "steps": 10,
+    }
+    kinds = [event[0] for event in parts["adder"].events]
+    whole = ["first"] + 4 * ["add"]
+    assert kinds == [*whole, "first", "add", "add", *whole]
+
+
+def test_environment_that_always_fails_is_given_up() -> None:
+    fails = [(episode, 1) for episode in range(1, 100)]
+    loop, _ = make_loop(loop_parts.CountingEnvironment(4, fails_at=fails))
+    with pytest.raises(environments.EpisodeFailed):
+        loop.run(num_episodes=1)
+
+
+def test_stages_sum_to_the_time_of_the_loop() -> None:
+    loop, _ = make_loop(loop_parts.CountingEnvironment(1000))
+    start = time.perf_counter()
+    loop.run(num_episodes=5)
+    elapsed = time.perf_counter() - start
+    assert 0.9 * elapsed < loop.clock.total() <= elapsed
+
+
+def test_one_environment_in_a_vector_does_as_the_plain_loop() -> None:
+    plain_environment = loop_parts.CountingEnvironment(4)
+    plain, expected = make_loop(plain_environment)
+    plain.run(num_steps=10)
+    member = loop_parts.CountingEnvironment(4)
+    loop, found = make_vector_loop([member])
+    loop.run(num_steps=10)
+    np.testing.assert_array_equal(member.actions, plain_environment.actions)
+    loop_parts.assert_same_events(found["adders"][0].events, expected["adder"].events)
+    assert found["client"].updates == expected["client"].updates == 12
+    assert found["counter"].get_counts() == expected["counter"].get_counts()
+    for result, want in zip(found["logger"].results, expected["logger"].results):
+        for key in ("episode_length", "episode_return", "episodes", "steps"):
+            assert result[key] == want[key]
+        assert set(result) == set(want)
+
+
+def test_environments_of_a_vector_keep_their_own_episodes_and_noise() -> None:
+    members = [loop_parts.CountingEnvironment(3 + i, seed=i) for i in range(3)]
+    loop, parts = make_vector_loop(members)
+    loop.run(num_episodes=12)
+    by_length = {}
+    for result in parts["logger"].results:
+        by_length.setdefault(result["episode_length"], set()).add(
+            result["episode_return"]
+        )
+    # Each reward is the number of the step, so a return tells its own length.
+    assert by_length == {n: {n * (n + 1) / 2} for n in (3, 4, 5)}
+    for i, (member, adder) in enumerate(zip(members, parts["adders"])):
+        adds = [event for event in adder.events if event[0] == "add"]
+        assert {event[2].observation[0] for event in adds} == {i}
+        np.testing.assert_array_equal(
+            [event[1] for event in adds], np.array(member.actions)
+        )
+        rng = np.random.default_rng((7, i))
+        rows = [event[-1].observation for event in adder.events if not event[-1].last()]
+        policy = loop_parts.LinearPolicy()
+        for row, event in zip(rows, adds):
+            np.testing.assert_allclose(
+                event[1], loop_parts.noise(policy(row), rng), rtol=0, atol=1e-6
+            )
+    assert parts["counter"].get_counts()["steps"] == sum(
+        len(member.actions) for member in members
+    )
+
+
+def test_failed_member_of_a_vector_starts_anew() -> None:
+    members = [
+        loop_parts.CountingEnvironment(4, fails_at=[(1, 2)]),
+        loop_parts.CountingEnvironment(4, seed=1),
+    ]
+    loop, parts = make_vector_loop(members)
+    loop.run(num_episodes=2)
+    kinds = [event[0] for event in parts["adders"][0].events]
+    assert kinds[:3] == ["first", "add", "first"]
+    assert {result["episode_length"] for result in parts["logger"].results} == {4}
+
+
+def test_stop_ends_a_vector_loop() -> None:
+    loop, _ = make_vector_loop([loop_parts.CountingEnvironment(10**9)] * 2)
+    stop = threading.Event()
+    thread = threading.Thread(target=loop.run, kwargs={"stop": stop})
+    thread.start()
+    time.sleep(0.05)
+    stop.set()
+    thread.join(timeout=1.0)
+    assert not thread.is_alive()
