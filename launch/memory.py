@@ -1,0 +1,75 @@
+"""How much memory a full replay takes, and how much there is."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from acme import specs
+
+# What Reverb 0.7.3 keeps for an item beside its numbers, measured as the growth of a
+# server's resident memory: 1700 to 1900 bytes an item for rows of 20 and 400 bytes,
+# 3400 for images of 28 kB.
+ITEM_OVERHEAD_BYTES = 1_900
+
+
+def item_bytes(spec: specs.EnvironmentSpec) -> int:
+    """Returns the bytes that one transition takes in replay.
+
+    An observation counts once: the end of one transition is the start of another, and
+    the adder writes it as one row.
+    """
+    numbers = (spec.observations, spec.actions, spec.rewards, spec.discounts)
+    return ITEM_OVERHEAD_BYTES + sum(_row_bytes(part) for part in numbers)
+
+
+def replay_bytes(spec: specs.EnvironmentSpec, max_replay_size: int) -> int:
+    """Returns the bytes of a replay that is full."""
+    return item_bytes(spec) * max_replay_size
+
+
+def available_bytes() -> int:
+    """Returns the bytes that this machine, or this container, can still give."""
+    return min(_machine_bytes(), _container_bytes())
+
+
+def describe(replay: int, available: int) -> str:
+    """Returns one clause that compares a full replay with the memory there is."""
+    return f"a full replay takes {_giga(replay)}, {_giga(available)} are available"
+
+
+def _giga(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"
+
+
+def _row_bytes(spec: Any) -> int:
+    if isinstance(spec, dict):
+        return sum(_row_bytes(part) for part in spec.values())
+    if isinstance(spec, (list, tuple)):
+        return sum(_row_bytes(part) for part in spec)
+    return math.prod(spec.shape) * spec.dtype.itemsize
+
+
+def _machine_bytes() -> int:
+    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 2**62
+
+
+def _container_bytes() -> int:
+    """Returns what the control group still allows, a huge number without a limit."""
+    for limit, usage in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        root = pathlib.Path("/sys/fs/cgroup")
+        try:
+            allowed = (root / limit).read_text().strip()
+            used = int((root / usage).read_text())
+        except (OSError, ValueError):
+            continue
+        return int(allowed) - used if allowed.isdigit() else 2**62
+    return 2**62
