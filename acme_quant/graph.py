@@ -62,7 +62,8 @@ class Field:
         try:
             keys, shape, dtype = value
             field = cls(tuple(keys), tuple(shape), np.dtype(dtype).name)
-            sound = all(type(n) is int and n >= 0 for n in field.shape)
+            sound = np.dtype(dtype).kind in "biuf"
+            sound = sound and all(type(n) is int and n >= 0 for n in field.shape)
             sound = sound and all(type(key) in (str, int) for key in field.keys)
         except (TypeError, ValueError):
             sound = False

@@ -297,7 +297,7 @@ def _apply(layers: LayerList, node: Node, args: list[Meaning]) -> list[Meaning]:
             "out of the policy"
         )
     if all(isinstance(arg, Constant) for arg in args if arg is not None):
-        if node.type in ("Shape", "ShapeN", *RULES) or not _stateful(node):
+        if not node.operation.op_def.is_stateful:
             return _evaluate(node, args)
     if any(isinstance(arg, Variable) for arg in args):
         if not any(isinstance(arg, View) for arg in args):
@@ -305,10 +305,6 @@ def _apply(layers: LayerList, node: Node, args: list[Meaning]) -> list[Meaning]:
     if node.type not in RULES:
         raise node.refuse("the engine has no such layer")
     return RULES[node.type](layers, node, args)
-
-
-def _stateful(node: Node) -> bool:
-    return node.operation.op_def.is_stateful
 
 
 VARIABLE_OPERATIONS = (

@@ -69,7 +69,8 @@ class Layout:
         except ValueError as error:
             raise PayloadError(str(error)) from error
         ops = _integers("ops", layout["ops"], len(kernels.OP_FIELDS))
-        widths = _integers("value_widths", [layout["value_widths"]])[0]
+        widths = layout["value_widths"]
+        widths = _integers("value_widths", [widths], len(widths))[0]
         result = cls(
             ops.view(kernels.OP_DTYPE).reshape(-1),
             tuple(layout["names"]),
@@ -163,7 +164,7 @@ def _count_leaves(observation: Any) -> int:
     return 1
 
 
-def _integers(name: str, rows: list, width: int = -1) -> np.ndarray:
+def _integers(name: str, rows: list, width: int) -> np.ndarray:
     """Returns int32 rows of one width.
 
     Raises:
@@ -171,9 +172,9 @@ def _integers(name: str, rows: list, width: int = -1) -> np.ndarray:
     """
     limits = np.iinfo(np.int32)
     for row in rows:
-        sound = isinstance(row, list) and width in (-1, len(row))
+        sound = isinstance(row, list) and len(row) == width
         if not sound or not all(
             type(n) is int and limits.min <= n <= limits.max for n in row
         ):
             raise PayloadError(f"expected rows of int32 as '{name}' in the layout")
-    return np.array(rows, np.int32).reshape(len(rows), -1)
+    return np.array(rows, np.int32).reshape(len(rows), width)
