@@ -69,6 +69,7 @@ class EvaluatorNode:
     """
 
     POLL_S = 0.25
+    FINAL_S = 5.0
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class EvaluatorNode:
         self._counter = counter
         self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
         self._due = run.config.evaluate_every
+        self._evaluated = 0
 
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an evaluator."""
@@ -102,7 +104,9 @@ class EvaluatorNode:
 
     def run(self) -> None:
         """Evaluates until the program ends."""
-        stopping.serve_until_stopped(self._work, close=self._logger.close)
+        stopping.serve_until_stopped(
+            self._work, close=self._logger.close, grace_s=self.FINAL_S + 1.0
+        )
 
     def _work(self, stop: threading.Event) -> None:
         while not stop.wait(self.POLL_S):
@@ -112,6 +116,17 @@ class EvaluatorNode:
                 # Late evaluations are not made up for.
                 every = self._run.config.evaluate_every
                 self._due = steps - steps % every + every
+        self._evaluate_last()
+
+    def _evaluate_last(self) -> None:
+        """Evaluates what the run has learnt, as far as FINAL_S seconds suffice."""
+        over = threading.Event()
+        timer = threading.Timer(self.FINAL_S, over.set)
+        timer.start()
+        steps = self._policies.update()
+        if steps > self._evaluated:
+            self._evaluate(steps, over)
+        timer.cancel()
 
     def _evaluate(self, steps: int, stop: threading.Event) -> None:
         count = self._run.config.evaluation_episodes
@@ -125,6 +140,7 @@ class EvaluatorNode:
             row.update(_statistics(prefix, episodes))
         row["seconds"] = round(time.monotonic() - began, 3)
         self._logger.write(row)
+        self._evaluated = steps
 
 
 def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:

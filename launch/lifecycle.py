@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -15,7 +16,7 @@ import launchpad as lp
 from acme_quant.launch import program as programs
 from acme_quant.launch import progress, summary
 from acme_quant.launch.config import Run
-from acme_quant.launch.supervisor import TERMINATION_NOTICE_S, Supervisor
+from acme_quant.launch.supervisor import STOP_S, Supervisor
 
 POLL_S = 0.25
 
@@ -40,15 +41,15 @@ class Threads:
         """Raises the error of a node that failed."""
         self._manager.check_for_thread_worker_exception()
 
-    def stop(self, last: tuple[str, ...] = ()) -> None:
+    def stop(self, then: Sequence[Sequence[str]] = ()) -> None:
         """Asks all nodes to end and waits a while; threads cannot be killed."""
-        del last
+        del then
         self._manager.stop_event().set()
         wait = threading.Thread(
             target=self._manager.wait, kwargs={"raise_error": False}, daemon=True
         )
         wait.start()
-        wait.join(TERMINATION_NOTICE_S)
+        wait.join(STOP_S)
 
     def kill(self) -> None:
         """Leaves at once."""
@@ -65,6 +66,7 @@ class Watch:
         self._started = started
         self._answer: Any = None
         self._progress = progress.Progress()
+        self._ended: float | None = None
         self.counts: dict[str, float] = {}
 
     def poll(self) -> bool:
@@ -90,7 +92,7 @@ class Watch:
         row = progress.last_row(self._run.workdir / "csv" / "evaluator.csv")
         actor = progress.last_row(self._run.workdir / "csv" / "actor_0.csv")
         return progress.Status(
-            wall_s=time.time() - self._started,
+            wall_s=(self._ended or time.time()) - self._started,
             actor_steps=int(self.counts.get("actor_steps", 0)),
             max_actor_steps=self._run.config.max_actor_steps,
             learner_steps=int(self.counts.get("learner_steps", 0)),
@@ -98,8 +100,13 @@ class Watch:
             evaluation_return=_float(row.get("episode_return")),
         )
 
+    def speed(self) -> float:
+        """Returns environment steps a second since the first step."""
+        return self._progress.speed(self.status())
+
     def close(self) -> None:
-        """Ends the progress line."""
+        """Ends the progress line, and the time that counts as the run's."""
+        self._ended = time.time()
         self._progress.close()
 
 
@@ -120,7 +127,7 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
         nodes = Threads(program.program)
     watch = Watch(run, program, started)
     code = _see_to_its_end(nodes, watch)
-    result = summary.write(run, watch.status(), code)
+    result = summary.write(run, watch.status(), watch.speed(), code)
     print(summary.line(result), flush=True)
     if not own_processes:
         # Threads blocked in C++ would keep the interpreter from leaving.
@@ -142,7 +149,7 @@ def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
     except Exception as error:  # A thread of local_mt raises whatever it likes.
         code, reason = 1, str(error)
     watch.close()
-    nodes.stop(last=programs.LAST)
+    nodes.stop(then=programs.LATER)
     if reason:
         print(f"acme-quant train: {reason}", file=sys.stderr, flush=True)
     return code

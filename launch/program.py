@@ -21,8 +21,9 @@ from acme_quant.launch import nodes
 from acme_quant.launch.config import Run
 from acme_quant.launch.replay import ReplayNode
 
-# Nodes that the others still call while they end.
-LAST = ("replay", "counter", "coordinator")
+# Who ends after the others, in this order: the evaluator has a last look at the policy,
+# and the rest answer calls until nobody is left who makes any.
+LATER = (("evaluator",), ("quantizer",), ("replay", "counter", "coordinator"))
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",

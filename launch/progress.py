@@ -55,19 +55,19 @@ class Progress:
             self._first = status
         now = time.monotonic()
         if self._in_place:
-            self._stream.write("\r\x1b[K" + status.line(self._speed(status)))
+            self._stream.write("\r\x1b[K" + status.line(self.speed(status)))
             self._stream.flush()
         elif now - self._last_print >= PLAIN_EVERY_S:
             self._last_print = now
-            print(status.line(self._speed(status)), file=self._stream, flush=True)
+            print(status.line(self.speed(status)), file=self._stream, flush=True)
 
     def close(self) -> None:
         """Ends the line that was refreshed in place."""
         if self._in_place:
             self._stream.write("\n")
 
-    def _speed(self, status: Status) -> float:
-        """Environment steps a second since the first step."""
+    def speed(self, status: Status) -> float:
+        """Returns environment steps a second since the first step."""
         if self._first is None or status.wall_s <= self._first.wall_s:
             return 0.0
         steps = status.actor_steps - self._first.actor_steps

@@ -62,7 +62,9 @@ def run_until_stopped(
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def serve_until_stopped(*works: Work, close: Callable[[], None]) -> None:
+def serve_until_stopped(
+    *works: Work, close: Callable[[], None], grace_s: float = GRACE_S
+) -> None:
     """Runs a node's works, closes what it holds, and leaves a node's process at once.
 
     A process whose TensorFlow or Reverb threads are blocked cannot be torn down in
@@ -71,7 +73,7 @@ def serve_until_stopped(*works: Work, close: Callable[[], None]) -> None:
     """
     code = 0
     try:
-        run_until_stopped(works, lp.stop_event())
+        run_until_stopped(works, lp.stop_event(), grace_s)
     except BaseException:
         if not is_own_process():
             raise

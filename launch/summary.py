@@ -9,14 +9,16 @@ from acme_quant.launch.config import Run
 from acme_quant.launch.progress import Status
 
 
-def write(run: Run, status: Status, exit_code: int) -> dict[str, Any]:
+def write(
+    run: Run, status: Status, steps_per_s: float, exit_code: int
+) -> dict[str, Any]:
     """Writes `summary.json` into the run's folder and returns its content."""
     result = {
         "exit_code": exit_code,
         "wall_s": round(status.wall_s, 1),
         "actor_steps": status.actor_steps,
         "learner_steps": status.learner_steps,
-        "steps_per_s": round(status.actor_steps / status.wall_s, 1),
+        "steps_per_s": round(steps_per_s, 1),
         "policy_version": status.policy_version,
         "evaluation_return": status.evaluation_return,
         "workdir": str(run.workdir.resolve()),

@@ -20,7 +20,7 @@ import launchpad as lp
 from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-TERMINATION_NOTICE_S = 8
+STOP_S = 12.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -88,14 +88,19 @@ class Supervisor:
             if worker.exit_code is not None:
                 raise NodeFailed(worker)
 
-    def stop(self, last: Sequence[str] = ()) -> None:
-        """Asks all nodes to end, those named in `last` after the others.
+    def stop(self, then: Sequence[Sequence[str]] = ()) -> None:
+        """Asks the nodes to end, each group of `then` after those before it.
 
-        A node that does not end within TERMINATION_NOTICE_S is killed.
+        Args:
+          then: groups of node names; nodes in none of them end first.
+
+        Whatever runs STOP_S seconds after the first request is killed.
         """
-        first = [w for w in self._workers if w.name not in last]
-        _end(first)
-        _end([w for w in self._workers if w.name in last])
+        deadline = time.monotonic() + STOP_S
+        later = {name for group in then for name in group}
+        _end([w for w in self._workers if w.name not in later], deadline)
+        for group in then:
+            _end([w for w in self._workers if w.name in group], deadline)
 
     def kill(self) -> None:
         """Kills all nodes at once."""
@@ -154,11 +159,10 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end(workers: Iterable[Worker]) -> None:
+def _end(workers: Iterable[Worker], deadline: float) -> None:
     workers = [w for w in workers if w.exit_code is None]
     for worker in workers:
         _signal(worker, signal.SIGTERM)
-    deadline = time.monotonic() + TERMINATION_NOTICE_S
     for worker in workers:
         try:
             worker.process.wait(max(0.0, deadline - time.monotonic()))
