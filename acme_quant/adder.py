@@ -330,3 +330,26 @@ class NStepTransitionAdder(base.Adder):
         observation, action, extras = self._structure
         like = types.Transition(observation, action, 0, 0, observation, extras)
         return tree.unflatten_as(like, [ref.numpy() for ref in columns])
+
+
+def make_adders(
+    client: Any, num_envs: int, n_step: int, discount: float, **options: Any
+) -> list[NStepTransitionAdder]:
+    """Returns one adder per environment of a vector, all on one writer.
+
+    Args:
+      client: a server's address, a ReplayClient or a `reverb.Client`.
+      num_envs: environments stepped together.
+      n_step: steps folded into one transition.
+      discount: the agent's discount of a step.
+      **options: `priority_fns`, and those of ItemWriter.
+    """
+    priority_fns = options.pop("priority_fns", None)
+    # In a step each environment adds one row of observations.
+    writer = ItemWriter(client, num_envs * (n_step + 2), **options)
+    return [
+        NStepTransitionAdder(
+            client, n_step, discount, priority_fns=priority_fns, writer=writer
+        )
+        for _ in range(num_envs)
+    ]

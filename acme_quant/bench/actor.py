@@ -1,0 +1,262 @@
+"""Times an actor's whole loop against Acme's own, with a replay server beside it.
+
+    acme-quant bench actor
+    acme-quant bench actor --tasks=dm_control:walker:stand --hidden=256 --actors=1,2
+    acme-quant bench actor --tasks=envpool_dm:CheetahRun-v1 --envs_per_actor=32
+
+The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor, n-step
+adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
+over the actors; microseconds are per environment step, their mean over the actors.
+Before a line is printed, replay must have received every transition the environments
+made. Start-up is from the start of an actor's process to its first action.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import tempfile
+from typing import Any, Iterator, Sequence
+
+from absl import flags
+
+from acme_quant.bench import actor_nodes
+from acme_quant.bench.actor_nodes import ACME, ARMS, Measured, Plan
+
+TASKS = (
+    "dm_control:cartpole:balance",
+    "dm_control:walker:stand",
+    "dm_control:humanoid:stand",
+    "gym:CartPole-v1",
+    "atari:Pong",
+)
+# Atari's convolutional network has one size: its last hidden layer's.
+ATARI_HIDDEN = 512
+START_TIMEOUT_S = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One measured setting; times are per environment step of one actor."""
+
+    task: str
+    hidden: int
+    arm: str
+    actors: int
+    envs_per_actor: int
+    steps_per_s: float
+    us_environment: float
+    us_policy: float
+    us_adder: float
+    us_update: float
+    startup_s: float
+    rss_mb: float
+    threads: int
+
+
+def define_flags() -> flags.FlagValues:
+    """Returns the benchmark's own flags."""
+    own = flags.FlagValues()
+    for define, name, default, text in (
+        (flags.DEFINE_list, "tasks", ",".join(TASKS), "Environments."),
+        (flags.DEFINE_list, "hidden", "256,2048", "Units of the three hidden layers."),
+        (flags.DEFINE_list, "arms", ",".join(ARMS), "Actors to measure."),
+        (
+            flags.DEFINE_list,
+            "actors",
+            f"1,{os.cpu_count()}",
+            "Numbers of actor processes.",
+        ),
+        (
+            flags.DEFINE_list,
+            "envs_per_actor",
+            "1",
+            "Numbers of environments stepped together; above 1 for ours alone.",
+        ),
+        (flags.DEFINE_float, "seconds", 5.0, "Seconds measured, after a warm-up."),
+        (flags.DEFINE_string, "json", "", "File to write the rows to."),
+    ):
+        define(name, default, text, flag_values=own)
+    return own
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmark; returns the exit code."""
+    own = define_flags()
+    try:
+        extra = own(list(argv))[1:]
+        todo = list(plans(own))
+    except (flags.Error, ValueError) as error:
+        print(f"{argv[0]}: {error}")
+        return 2
+    if extra:
+        print(f"{argv[0]}: expected flags alone, got {extra[0]!r}.")
+        return 2
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder, Host(todo, folder) as host:
+        for plan in todo:
+            row = measure(plan, host, own.seconds)
+            print(line(row, baseline(row, rows)), flush=True)
+            rows.append(row)
+    if own.json:
+        with open(own.json, "w", encoding="utf-8") as file:
+            json.dump([dataclasses.asdict(row) for row in rows], file, indent=1)
+    return 0
+
+
+def plans(own: flags.FlagValues) -> Iterator[Plan]:
+    """Yields what the flags ask for; Acme's arm first, as the others' baseline.
+
+    Raises:
+      ValueError: if an arm is unknown or a number is not positive.
+    """
+    unknown = set(own.arms) - set(ARMS)
+    if unknown:
+        raise ValueError(f"arms must be of {','.join(ARMS)}, got {sorted(unknown)[0]}.")
+    numbers = [int(n) for n in (*own.hidden, *own.actors, *own.envs_per_actor)]
+    if min(numbers) < 1 or own.seconds <= 0:
+        raise ValueError("sizes, counts and seconds must be positive.")
+    for task in own.tasks:
+        atari = task.startswith("atari:")
+        for hidden in [ATARI_HIDDEN] if atari else map(int, own.hidden):
+            for actors in sorted(set(map(int, own.actors))):
+                for envs in map(int, own.envs_per_actor):
+                    vector = envs > 1 or task.startswith("envpool")
+                    for arm in sorted(own.arms):
+                        if not (arm == ACME and vector):
+                            yield Plan(task, hidden, arm, actors, envs)
+
+
+class Host:
+    """The process that has TensorFlow and the replay server.
+
+    Attributes:
+      address: of the replay server.
+      folder: where the policies are.
+    """
+
+    def __init__(self, todo: list[Plan], folder: str) -> None:
+        """Starts the process; entering waits until it serves."""
+        self._context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(
+            target=actor_nodes.host, args=(todo, folder, theirs), daemon=True
+        )
+        self.folder = folder
+        self.address = ""
+
+    def __enter__(self) -> Host:
+        """Starts the host and waits for its address."""
+        self._process.start()
+        self.address = receive(self._pipe, self._process)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the host."""
+        self._process.kill()
+        self._process.join()
+
+    def items(self, table: str) -> int:
+        """Returns how many items the table ever received."""
+        self._pipe.send("count")
+        return receive(self._pipe, self._process)[table]
+
+    def start_actor(self, plan: Plan, index: int, seconds: float) -> tuple[Any, Any]:
+        """Returns a started actor process, and the pipe to it."""
+        pipe, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=actor_nodes.act,
+            args=(plan, index, self.address, self.folder, seconds, theirs),
+            daemon=True,
+        )
+        process.start()
+        return process, pipe
+
+
+def receive(pipe: Any, process: Any) -> Any:
+    """Returns the next message of a process.
+
+    Raises:
+      RuntimeError: if the process died or took too long.
+    """
+    waited_s = 0.0
+    while not pipe.poll(0.5) and process.is_alive() and waited_s < START_TIMEOUT_S:
+        waited_s += 0.5
+    try:
+        if pipe.poll():
+            return pipe.recv()
+    except EOFError:
+        pass
+    raise RuntimeError("expected an answer of a process, but it died or hung.")
+
+
+def measure(plan: Plan, host: Host, seconds: float) -> Row:
+    """Returns the row of one plan.
+
+    Raises:
+      RuntimeError: if replay did not receive exactly what the environments made.
+    """
+    before = host.items(plan.table)
+    actors = [host.start_actor(plan, i, seconds) for i in range(plan.actors)]
+    try:
+        for process, pipe in actors:
+            receive(pipe, process)
+        for _, pipe in actors:
+            pipe.send("measure")
+        measured = [receive(pipe, process) for process, pipe in actors]
+    finally:
+        for process, _ in actors:
+            process.kill()
+            process.join()
+    received = host.items(plan.table) - before
+    expected = sum(one.items for one in measured)
+    if received != expected:
+        raise RuntimeError(
+            f"{plan}: expected {expected} items in replay, got {received}."
+        )
+    return summarize(plan, measured)
+
+
+def summarize(plan: Plan, measured: list[Measured]) -> Row:
+    """Returns the sum of the actors' speeds and the means of the rest."""
+
+    def mean(values: Iterator[float]) -> float:
+        return sum(values) / len(measured)
+
+    stages = {
+        f"us_{stage}": round(mean(one.microseconds[stage] for one in measured), 2)
+        for stage in ("environment", "policy", "adder", "update")
+    }
+    return Row(
+        **dataclasses.asdict(plan),
+        steps_per_s=round(sum(one.steps / one.seconds for one in measured), 1),
+        **stages,
+        startup_s=round(mean(one.startup_s for one in measured), 2),
+        rss_mb=round(mean(one.rss_mb for one in measured), 1),
+        threads=max(one.threads for one in measured),
+    )
+
+
+def baseline(row: Row, rows: list[Row]) -> Row | None:
+    """Returns Acme's row of the same task, size and number of actors, if measured."""
+    for other in rows:
+        same = (other.task, other.hidden, other.actors) == (
+            *(row.task, row.hidden, row.actors),
+        )
+        if same and other.arm == ACME:
+            return other
+    return None
+
+
+def line(row: Row, acme: Row | None) -> str:
+    """Returns a row for people."""
+    ratio = f"{row.steps_per_s / acme.steps_per_s:5.2f}x" if acme else "     -"
+    return (
+        f"{row.task:28} 3x{row.hidden:<5} {row.arm:8} {row.actors} actors "
+        f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
+        f"environment {row.us_environment:7.1f} policy {row.us_policy:7.1f} "
+        f"adder {row.us_adder:7.1f} update {row.us_update:5.1f}  "
+        f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
+    )
