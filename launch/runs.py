@@ -6,7 +6,6 @@ in `problems` and an empty curve or None, so that a report can say it.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import pathlib
@@ -181,7 +180,7 @@ class _Reader:
         except OSError:
             self.problems.append(f"no {name}: it did not come to its end")
             return {}
-        except ValueError:
+        except ValueError:  # Also of bytes that are no UTF-8.
             self.problems.append(f"{name} is not JSON")
             return {}
         return found if isinstance(found, dict) else {}
@@ -218,12 +217,7 @@ def read_table(path: pathlib.Path) -> Table:
     A row cut short by a kill is left out. Where `wall_s` falls, a resumed run has begun
     anew: the times of its sessions are added up.
     """
-    try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, csv.Error, UnicodeDecodeError):
-        return Table({})
-    rows = [row for row in rows if None not in row and None not in row.values()]
+    rows = energy.read_rows(path)
     if not rows:
         return Table({})
     columns = {n: np.array([_number(row[n]) for row in rows]) for n in rows[0]}
