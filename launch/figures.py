@@ -29,6 +29,7 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.alpha": 0.25,
     "font.size": 10,
     "axes.titlesize": 11,
@@ -173,7 +174,7 @@ def time_to_level(found: Mapping[str, Any]) -> Optional[Figure]:
             axes.plot([x] * len(dots), dots, "o", ms=4, mfc="white", mec=colour)
             if cell["reached"] < cell["of"]:
                 text = f"{cell['reached']} of {cell['of']}"
-                axes.text(x, cell["mean"] / 60, text, ha="center", va="bottom", size=7)
+                axes.text(x, max(dots), f"{text}\n", ha="center", va="bottom", size=7)
     axes.set_xticks(
         range(len(levels)), [f"{v['name']}\n({v['return']:.4g})" for v in levels]
     )
