@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from acme_quant import agents
+from acme_quant import agents, energy
 from acme_quant.agents.settings import setting
 
 
@@ -79,6 +79,10 @@ class RunConfig:
         False, "Evaluate the float32 policy beside the actors' one."
     )
     log_every_s: float = setting(1.0, "Seconds between two rows of a node's CSV file.")
+    country_iso_code: str = setting(
+        energy.DEFAULT_COUNTRY,
+        "Country whose electricity the run uses, three letters: it gives the CO2.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

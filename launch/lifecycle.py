@@ -13,6 +13,7 @@ from typing import Any
 
 import launchpad as lp
 
+from acme_quant import energy
 from acme_quant.launch import program as programs
 from acme_quant.launch import progress, summary
 from acme_quant.launch.config import Run
@@ -36,6 +37,10 @@ class Threads:
     def __init__(self, program: lp.Program) -> None:
         """Starts a thread for each node."""
         self._manager = lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING)
+
+    def pids(self) -> dict[str, int]:
+        """Returns nothing: the nodes have no processes of their own."""
+        return {}
 
     def check(self) -> None:
         """Raises the error of a node that failed."""
@@ -125,9 +130,14 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
         nodes = Supervisor(program.program, program.resources(), logs)
     else:
         nodes = Threads(program.program)
+    # After the nodes: their processes are not forked while a thread imports.
+    meter = energy.EnergyMeter(
+        run.workdir / "energy.csv", run.config.country_iso_code, started=started
+    )
+    meter.start(nodes.pids)
     watch = Watch(run, program, started)
     code = _see_to_its_end(nodes, watch)
-    result = summary.write(run, watch.status(), watch.speed(), code)
+    result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
     print(summary.line(result), flush=True)
     if not own_processes:
         # Threads blocked in C++ would keep the interpreter from leaving.

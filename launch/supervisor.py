@@ -82,6 +82,11 @@ class Supervisor:
             _start(name, command, log_dir) for name, command in zip(names, commands)
         ]
 
+    def pids(self) -> dict[str, int]:
+        """Returns {node name: process id} of the nodes that run."""
+        running = [w for w in self._workers if w.exit_code is None]
+        return {worker.name: worker.process.pid for worker in running}
+
     def check(self) -> None:
         """Raises NodeFailed when a node has ended: none ends by itself."""
         for worker in self._workers:
