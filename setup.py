@@ -44,11 +44,8 @@ setuptools.setup(
     install_requires=["numpy>=1.21"],
     extras_require={"training": pinned_requirements()},
     packages=[
-        "acme_quant",
+        *setuptools.find_packages(include=["acme_quant", "acme_quant.*"]),
         "acme_quant.agents",
-        "acme_quant.bench",
-        "acme_quant.environments",
-        "acme_quant.kernels",
         "acme_quant.launch",
     ],
     # `agents` and `launch` are too common as installed top-level names.
