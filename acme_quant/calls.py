@@ -1,12 +1,12 @@
 """Calls to a peer that may be slow, stopped or gone.
 
 A peer is a Courier client or, in one process, the object itself. A Courier call waits
-for ever on a stopped process, so it goes through a future and is given up in time.
+for ever on a stopped process, and a client with a call under way cannot be destroyed;
+so every call has a deadline, which gRPC itself keeps.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import time
 from typing import Any, Callable, Optional
 
@@ -19,32 +19,19 @@ class PeerSilent(RuntimeError):
     """A peer has not answered for longer than it may."""
 
 
-def call(
-    peer: Any,
-    method: str,
-    *args: Any,
-    timeout_s: float = CALL_TIMEOUT_S,
-) -> Any:
-    """Returns what `peer.method(*args)` returns.
-
-    Raises:
-      TimeoutError: No answer came within `timeout_s`.
-      Exception: What the peer, or the transport, raised.
-    """
-    futures = getattr(peer, "futures", None)
-    if futures is None:
-        return getattr(peer, method)(*args)
-    try:
-        return getattr(futures, method)(*args).result(timeout_s)
-    except concurrent.futures.TimeoutError:  # Not yet the built-in one before 3.11.
-        raise TimeoutError(
-            f"expected an answer to {method} within {timeout_s:.0f} s"
-        ) from None
-
-
 def is_remote(peer: Any) -> bool:
     """Returns whether calls to `peer` cross a process boundary."""
-    return getattr(peer, "futures", None) is not None
+    return hasattr(peer, "futures")
+
+
+def bounded(peer: Any, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+    """Returns a client of the same address whose calls fail after `timeout_s`.
+
+    A peer of this process is returned as it is.
+    """
+    if not is_remote(peer):
+        return peer
+    return type(peer)(peer.address, call_timeout=timeout_s)
 
 
 class Silence:

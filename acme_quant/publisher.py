@@ -67,6 +67,7 @@ class PolicyPublisher:
         variable_name: str = "policy",
         publish_period: int = 100,
         publish_period_s: Optional[float] = None,
+        first_version: int = 1,
         max_bad_policies: int = 10,
         max_silence_s: float = calls.MAX_SILENCE_S,
         use_shared_memory: bool = True,
@@ -85,6 +86,7 @@ class PolicyPublisher:
           variable_name: What the learner calls the policy's variables.
           publish_period: Learner steps between two publications.
           publish_period_s: Seconds between two publications, instead of steps.
+          first_version: The first publication's; a resumed run goes on counting.
           max_bad_policies: Refused policies in a row at which `run` raises.
           max_silence_s: Seconds without an answer of the learner at which it raises.
           use_shared_memory: Whether clients of this host may map the policy.
@@ -94,12 +96,13 @@ class PolicyPublisher:
           ValueError: A format is unknown, or `communication` would change nothing.
         """
         quantizers.check_precisions(quantizer, communication)
-        self._source = variable_source
+        self._source = calls.bounded(variable_source)
         self._writer = PolicyWriter(graph, communication or quantizer, activations)
         self._room: Optional[memoryview] = None
         self._variable_name = variable_name
         self._publish_period = publish_period
         self._publish_period_s = publish_period_s
+        self._first_version = first_version
         self._max_bad_policies = max_bad_policies
         self._stop = stop or threading.Event()
         self._silence = calls.Silence("learner", max_silence_s)
@@ -200,7 +203,7 @@ class PolicyPublisher:
     def _ask_steps(self) -> int:
         if not calls.is_remote(self._source) and not hasattr(self._source, "get_steps"):
             return 0
-        self._learner_step = int(calls.call(self._source, "get_steps"))
+        self._learner_step = int(self._source.get_steps())
         return self._learner_step
 
     def _is_due(self, steps: int) -> bool:
@@ -227,12 +230,13 @@ class PolicyPublisher:
 
     def _fetch(self) -> List[np.ndarray]:
         start_s = time.perf_counter()
-        (variables,) = calls.call(self._source, "get_variables", [self._variable_name])
+        (variables,) = self._source.get_variables([self._variable_name])
         self._set(fetch_ms=(time.perf_counter() - start_s) * 1e3)
         return variables
 
     def _quantize_and_publish(self, variables: List[np.ndarray], steps: int) -> None:
-        version = self._current.version + 1 if self._current else 1
+        current = self._current
+        version = current.version + 1 if current else self._first_version
         start_s = time.perf_counter()
         try:
             payload = self._writer.write(variables, version, steps, self._room)

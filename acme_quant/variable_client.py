@@ -15,6 +15,8 @@ import threading
 import time
 from typing import Any, Dict, Optional, Tuple, Union
 
+import numpy as np
+
 from acme_quant import calls, payload, shared_memory
 from acme_quant.payload import Payload, PayloadError
 from acme_quant.policy import QuantizedPolicy
@@ -73,7 +75,7 @@ class QuantizedVariableClient:
                 f"expected an update_period of at least 1, got {update_period}."
             )
         self.policy: Optional[QuantizedPolicy] = None
-        self._source = source
+        self._source = calls.bounded(source)
         self._update_period = update_period
         self._calls_left = 1
         self._requantize = quantizer and Requantizer(quantizer, activations)
@@ -248,7 +250,7 @@ class QuantizedVariableClient:
         """Asks "newer than what we have?"; returns the answer's kind and body."""
         received = self._received
         version = 0 if received is None else received.policy_version
-        answer = calls.call(self._source, "get_policy", version, host)
+        answer = self._source.get_policy(version, host)
         latest, learner_step, kind, body = _checked_answer(answer)
         self._latest = (latest, learner_step)
         self._status["polls"] += 1
@@ -291,7 +293,8 @@ def _checked_answer(answer: Any) -> Tuple[int, int, str, Any]:
     """
     valid = isinstance(answer, (tuple, list)) and len(answer) == 4
     valid = valid and type(answer[0]) is int and type(answer[1]) is int
-    if not valid or answer[2] not in (UNCHANGED, SHARED_MEMORY, ARRAY):
+    valid = valid and answer[2] in (UNCHANGED, SHARED_MEMORY, ARRAY)
+    if not valid or (answer[2] == ARRAY and not isinstance(answer[3], np.ndarray)):
         raise ValueError(
             "expected an answer (version, learner step, kind, body) of the quantizer, "
             f"got {str(answer)[:80]}."

@@ -1,53 +1,35 @@
 from __future__ import annotations
 
-import concurrent.futures
 import time
 
 import pytest
+from publishing import Learner, Remote
 
 from acme_quant import calls
 
 
-class Peer:
-    def double(self, value: int) -> int:
-        return 2 * value
+def test_a_peer_of_this_process_is_called_as_it_is() -> None:
+    learner = Learner()
+    assert calls.bounded(learner) is learner and not calls.is_remote(learner)
 
 
-class RemotePeer:
-    """Has the face of a Courier client; never answers `hang`."""
-
-    def __init__(self) -> None:
-        self.futures = self
-
-    def double(self, value: int) -> concurrent.futures.Future:
-        future: concurrent.futures.Future = concurrent.futures.Future()
-        future.set_result(2 * value)
-        return future
-
-    def fail(self) -> concurrent.futures.Future:
-        future: concurrent.futures.Future = concurrent.futures.Future()
-        future.set_exception(OSError("first line\nConnection refused"))
-        return future
-
-    def hang(self) -> concurrent.futures.Future:
-        return concurrent.futures.Future()
+def test_a_peer_elsewhere_gets_a_deadline() -> None:
+    peer = Remote(Learner())
+    bounded = calls.bounded(peer, 7.0)
+    assert calls.is_remote(bounded) and bounded.call_timeout == 7.0
+    assert bounded.get_steps() == 0
 
 
-def test_a_peer_here_and_a_peer_elsewhere_answer_alike() -> None:
-    assert calls.call(Peer(), "double", 4) == calls.call(RemotePeer(), "double", 4) == 8
-    assert calls.is_remote(RemotePeer()) and not calls.is_remote(Peer())
-
-
-def test_a_call_without_an_answer_is_given_up() -> None:
+def test_a_courier_call_to_nobody_is_given_up() -> None:
+    courier = pytest.importorskip("courier")
+    portpicker = pytest.importorskip("portpicker")
+    address = f"localhost:{portpicker.pick_unused_port()}"
+    peer = calls.bounded(courier.Client(address), 0.2)
     start = time.monotonic()
-    with pytest.raises(TimeoutError, match="hang within 0 s"):
-        calls.call(RemotePeer(), "hang", timeout_s=0.05)
-    assert time.monotonic() - start < 5
-
-
-def test_what_the_peer_raised_is_raised() -> None:
-    with pytest.raises(OSError, match="refused"):
-        calls.call(RemotePeer(), "fail")
+    with pytest.raises(Exception, match="(?i)deadline"):
+        peer.get_steps()
+    del peer  # Does not wait for a call under way either.
+    assert time.monotonic() - start < 10
 
 
 def test_silence_is_borne_for_a_while_and_then_raised() -> None:

@@ -93,13 +93,14 @@ def test_a_closed_block_is_gone() -> None:
 
 
 def test_nothing_stays_open_when_the_last_reference_goes() -> None:
+    gc.collect()
     before = descriptors()
     for _ in range(20):
         block = Block(CONTENT)
         open_block(block.name)
     del block
     gc.collect()
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_kill_9_leaves_nothing_behind_and_readers_unharmed() -> None:
