@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,11 @@ from acme_quant.launch import config as run_config
 from acme_quant.launch.config import Run, UsageError
 
 LAUNCH_TYPES = ("local_mp", "local_mt")
+# Settings that change nothing for Acme's own actors, who know no payload.
+ENGINE_ONLY = (
+    *("quantizer", "communication", "activations", "publish_period"),
+    *("colocate_quantizer", "evaluate_float32", "max_bad_policies"),
+)
 
 
 class HelpRequested(Exception):
@@ -60,6 +66,17 @@ def prepare(run: Run) -> tuple[Any, Any]:
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
     """
+    spec = check(run)
+    check_workdir(run.workdir)
+    return spec, _lower(run, spec) if run.config.actor == "engine" else None
+
+
+def check(run: Run) -> Any:
+    """Checks the run's settings and returns its acme.specs.EnvironmentSpec.
+
+    Raises:
+      UsageError: with one sentence on the first thing that cannot be run.
+    """
     _check_numbers(run)
     try:
         _check_formats(run)
@@ -67,8 +84,7 @@ def prepare(run: Run) -> tuple[Any, Any]:
         run.agent.check(spec, run.agent_config)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    check_workdir(run.workdir)
-    return spec, _lower(run, spec) if run.config.actor == "engine" else None
+    return spec
 
 
 def _check_numbers(run: Run) -> None:
@@ -86,6 +102,12 @@ def _check_numbers(run: Run) -> None:
         value = getattr(run.config, name)
         if value < low:
             raise UsageError(f"expected --{name} of at least {low}, got {value}.")
+    country = run.config.country_iso_code
+    if not re.fullmatch("[A-Z]{3}", country):
+        raise UsageError(
+            "expected --country_iso_code of three capital letters, such as FRA, got "
+            f"{country!r}."
+        )
     if not run.config.workdir:
         raise UsageError("expected --workdir=FOLDER for the run's files, got none.")
 
@@ -103,9 +125,7 @@ def _check_formats(run: Run) -> None:
     if config.communication:
         quantizers.check_precisions(config.quantizer, config.communication)
     default = run_config.RunConfig()
-    engine_only = ("quantizer", "communication", "activations", "publish_period")
-    engine_only += ("colocate_quantizer", "evaluate_float32", "max_bad_policies")
-    for name in engine_only:
+    for name in ENGINE_ONLY:
         if config.actor == "acme" and getattr(config, name) != getattr(default, name):
             raise UsageError(
                 f"--{name} would change nothing with --actor=acme, whose actors take "
