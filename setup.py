@@ -27,7 +27,8 @@ kernels = setuptools.Extension(
     sources=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.c")),
     depends=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.h")),
     extra_compile_args=[
-        *("-O3", "-std=c11", "-ffp-contract=off", "-fvisibility=hidden"),
+        *("-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno"),
+        "-fvisibility=hidden",
         # Vectors are passed only within a file.
         *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-missing-field-initializers"),
     ],

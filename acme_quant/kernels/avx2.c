@@ -188,56 +188,51 @@ LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, float *w
 }
 
 /* Sums of two rows, or of one, against four weight rows over one chunk. The sums are
- * named one by one, as compilers move arrays of them through memory. */
+ * named one by one, as compilers move arrays of them through memory; and they are
+ * kept in the order written, as loads that run ahead take the registers of sums. */
+#define KEEP(a, b) __asm__ volatile("" : "+x"(a), "+x"(b))
 #define BLOCK(name, element, output, vector, zero, step, get, add_product, four, put) \
-  static void name##_two(const element *const w[COLUMNS], const element *x, \
-                         product_shape s, int64_t width, int64_t left, bool first, \
-                         output *y) { \
+  LANES_INLINE void name##_two(const element *const w[COLUMNS], const element *x, \
+                               product_shape s, int64_t width, int64_t left, \
+                               bool first, output *y) { \
     const element *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3]; \
     const element *next = x + s.x_stride; \
     vector a0 = zero, a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0; \
     for (int64_t k = 0; k < width; k += step) { \
       vector a = get(x + k), b = get(next + k), v; \
       v = get(w0 + k), a0 = add_product(a0, v, a), b0 = add_product(b0, v, b); \
+      KEEP(a0, b0); \
       v = get(w1 + k), a1 = add_product(a1, v, a), b1 = add_product(b1, v, b); \
+      KEEP(a1, b1); \
       v = get(w2 + k), a2 = add_product(a2, v, a), b2 = add_product(b2, v, b); \
+      KEEP(a2, b2); \
       v = get(w3 + k), a3 = add_product(a3, v, a), b3 = add_product(b3, v, b); \
+      KEEP(a3, b3); \
     } \
     put(y, left, first, four(a0, a1, a2, a3)); \
     put(y + s.y_stride, left, first, four(b0, b1, b2, b3)); \
   } \
-  static void name##_one(const element *const w[COLUMNS], const element *x, \
-                         int64_t width, int64_t left, bool first, output *y) { \
+  LANES_INLINE void name##_one(const element *const w[COLUMNS], const element *x, \
+                               int64_t width, int64_t left, bool first, output *y) { \
     const element *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3]; \
     vector a0 = zero, a1 = a0, a2 = a0, a3 = a0; \
     for (int64_t k = 0; k < width; k += step) { \
       vector a = get(x + k); \
       a0 = add_product(a0, get(w0 + k), a), a1 = add_product(a1, get(w1 + k), a); \
       a2 = add_product(a2, get(w2 + k), a), a3 = add_product(a3, get(w3 + k), a); \
+      KEEP(a0, a1); \
+      KEEP(a2, a3); \
     } \
     put(y, left, first, four(a0, a1, a2, a3)); \
   }
-
-/* A load that stays one: it is used twice, and loads are what these loops lack. */
-LANES_INLINE __m256i get_codes(const int16_t *p) {
-  __m256i v = load_codes(p);
-  __asm__("" : "+x"(v));
-  return v;
-}
-
-LANES_INLINE __m256 get_floats(const float *p) {
-  __m256 v = _mm256_loadu_ps(p);
-  __asm__("" : "+x"(v));
-  return v;
-}
 
 LANES_INLINE __m256 fused_add(__m256 sum, __m256 a, __m256 b) {
   return _mm256_fmadd_ps(a, b, sum);
 }
 
-BLOCK(block_integer, int16_t, int32_t, __m256i, _mm256_setzero_si256(), 16, get_codes,
+BLOCK(block_integer, int16_t, int32_t, __m256i, _mm256_setzero_si256(), 16, load_codes,
       multiply_add, four_sums, put_sums)
-BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_floats,
+BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32,
       fused_add, four_float_sums, put_float_sums)
 
 /* All rows of inputs against four weight rows, a chunk of K at a time. `WIDE` makes
