@@ -132,6 +132,14 @@ class QuantizedActor(core.Actor):
         if hasattr(self._adder, "close"):
             self._adder.close()
 
+    def random_state(self) -> dict[str, Any]:
+        """Returns the state of the exploration's generator, JSON values."""
+        return self._rng.bit_generator.state
+
+    def set_random_state(self, state: dict[str, Any]) -> None:
+        """Goes on with the random numbers where `random_state` was taken."""
+        self._rng.bit_generator.state = state
+
 
 class QuantizedVectorActor:
     """Acts in N environments by one quantized policy, one engine call for all.

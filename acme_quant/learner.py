@@ -27,10 +27,10 @@ class ConsistentLearner(core.Learner):
     # Longer than a step, shorter than what a peer takes for a dead learner.
     STEP_TIMEOUT_S = 2.0
 
-    def __init__(self, learner: core.Learner) -> None:
-        """Wraps `learner`."""
+    def __init__(self, learner: core.Learner, steps: int = 0) -> None:
+        """Wraps `learner`, which has taken `steps` steps in an earlier run."""
         self._learner = learner
-        self._steps = 0
+        self._steps = self._first_step = steps
         self._requests: queue.SimpleQueue = queue.SimpleQueue()
 
     def step(self) -> None:
@@ -44,7 +44,7 @@ class ConsistentLearner(core.Learner):
 
     def get_variables(self, names: list[str]) -> list[list[np.ndarray]]:
         """Returns the variables between two steps, under Acme's names."""
-        if not self._steps:
+        if self._steps == self._first_step:
             return self._learner.get_variables(names)
         request: futures.Future = futures.Future()
         self._requests.put((names, request))
@@ -79,14 +79,16 @@ class PublishingLearner(ConsistentLearner):
         self,
         learner: core.Learner,
         make_publisher: Callable[[ConsistentLearner], PolicyPublisher],
+        steps: int = 0,
     ) -> None:
         """Wraps `learner` and starts to publish.
 
         Args:
           learner: the learner to wrap.
           make_publisher: makes the publisher of a variable source.
+          steps: steps that it has taken in an earlier run.
         """
-        super().__init__(learner)
+        super().__init__(learner, steps)
         self._publisher = make_publisher(self)
         self._failure: BaseException | None = None
         threading.Thread(target=self._publish, daemon=True, name="publish").start()

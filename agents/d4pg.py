@@ -167,7 +167,22 @@ def make_learner(
 ) -> acme.Learner:
     """Returns Acme's learner on the replay server's data."""
     dataset = builder.make_dataset_iterator(replay)
-    return builder.make_learner(networks, dataset, counter, logger, checkpoint=False)
+    learner = builder.make_learner(networks, dataset, counter, logger, checkpoint=False)
+    _make_slots(learner)
+    return learner
+
+
+def _make_slots(learner: Any) -> None:
+    """Makes the optimizers' slots now.
+
+    Sonnet makes them in the first step, which is too late for a checkpoint to be
+    restored into them. The variables are those that Acme's learner gives each.
+    """
+    policy = learner._policy_network.trainable_variables
+    critic = learner._critic_network.trainable_variables
+    observation = learner._observation_network.trainable_variables
+    learner._policy_optimizer._initialize(policy)
+    learner._critic_optimizer._initialize(observation + critic)
 
 
 def make_acme_policy(

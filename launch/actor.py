@@ -2,18 +2,82 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
-from acme_quant.launch import stopping
+import dm_env
+
+from acme_quant import calls
+from acme_quant.launch import stopping, watched
+from acme_quant.launch.config import Run
+from acme_quant.launch.counter import Drawer
+
+# What a process that ends because its environment hangs gives the counter to answer.
+GIVE_UP_S = 1.0
+
+
+class Life:
+    """What an actor's process inherits from the one before, and leaves to the next.
+
+    The exploration's random numbers go on where they were; an environment's cannot be
+    taken along, so each process seeds it differently.
+    """
+
+    def __init__(self, counter: Any, name: str) -> None:
+        """Takes what the last process of this actor left with the RunCounter."""
+        self._drawer = Drawer(counter, name)
+        before = self._drawer.take()
+        self._starts = before.get("starts", 0) + 1
+        self._steps_before = before.get("steps", 0)
+        self._random = before.get("random")
+        self._environment: watched.WatchedEnvironment | None = None
+        self._actor: Any = None
+        self._counter = calls.bounded(counter, GIVE_UP_S)
+        # Of the first process: the node's name alone.
+        self.seed_name = name if self._starts == 1 else f"{name} start {self._starts}"
+
+    def watch(
+        self, environment: dm_env.Environment, run: Run
+    ) -> watched.WatchedEnvironment:
+        """Returns `environment` with its steps counted and timed."""
+        self._environment = watched.WatchedEnvironment(
+            environment, run.config.step_timeout_s, self._give_up
+        )
+        return self._environment
+
+    def adopt(self, actor: Any) -> None:
+        """Gives `actor` the random state left before, and keeps it for the next."""
+        self._actor = actor
+        if self._random is not None:
+            actor.set_random_state(self._random)
+
+    def leave(self) -> None:
+        """Leaves the present state with the counter."""
+        steps = self._environment.steps if self._environment else 0
+        state = {"starts": self._starts, "steps": self._steps_before + steps}
+        if self._actor is not None:
+            state["random"] = self._actor.random_state()
+        self._drawer.put(state)
+
+    def _give_up(self, reason: str) -> None:
+        """Counts the episode that hangs as failed, and ends this process."""
+        try:
+            self._counter.increment(actor_failed_episodes=1)
+        finally:
+            watched.leave(reason)
 
 
 class ActorNode:
     """Runs an environment loop until the program ends."""
 
-    def __init__(self, loop: Any, close: Any) -> None:
-        """Runs `loop.run(stop_event)`, and `close()` at the end."""
+    LEAVE_EVERY_S = 2.0
+
+    def __init__(self, loop: Any, close: Callable[[], None], life: Life) -> None:
+        """Runs `loop.run(stop_event)`, leaves `life`, calls `close()` at the end."""
         self._loop = loop
         self._close = close
+        self._life = life
 
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an actor."""
@@ -22,6 +86,13 @@ class ActorNode:
 
     def run(self) -> None:
         """Acts until the program ends."""
-        stopping.serve_until_stopped(
-            lambda stop: self._loop.run(stop=stop), close=self._close
-        )
+        stopping.serve_until_stopped(self._act, self._leave, close=self._close)
+
+    def _act(self, stop: threading.Event) -> None:
+        self._loop.run(stop=stop)
+        self._life.leave()
+
+    def _leave(self, stop: threading.Event) -> None:
+        self._life.leave()
+        while not stop.wait(self.LEAVE_EVERY_S):
+            self._life.leave()

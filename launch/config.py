@@ -13,6 +13,7 @@ import pathlib
 import types
 import typing
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,57 @@ class RunConfig:
         energy.DEFAULT_COUNTRY,
         "Country whose electricity the run uses, three letters: it gives the CO2.",
     )
+    checkpoint_every_s: float = setting(
+        60.0,
+        "Seconds between two checkpoints, beside the one at the end; 0: none at all.",
+    )
+    keep_checkpoints: int = setting(
+        3, "Newest checkpoints that are kept, beside the best one."
+    )
+    fresh: bool = setting(
+        False,
+        "Start anew in a folder with checkpoints; what is there is moved aside.",
+    )
+    actor_failures: str = setting(
+        "restart", "What follows when an actor dies: restart it, or stop the run."
+    )
+    max_actor_restarts: int = setting(
+        3, "Restarts of one actor within ten minutes; one more death ends the run."
+    )
+    step_timeout_s: float = setting(
+        60.0,
+        "Seconds that one step or reset of the environment may take before its actor "
+        "is given up; 0: any time.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Where a run starts: at nothing, or at a checkpoint.
+
+    Attributes:
+      checkpoint: its number, None for a run that starts at nothing.
+      counts: what the nodes had counted.
+      deposits: what each node had left with the counter, JSON.
+      policy_version: the newest version that was published.
+      wall_s: seconds that the run had lasted.
+    """
+
+    checkpoint: int | None = None
+    counts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    deposits: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    policy_version: int = 0
+    wall_s: float = 0.0
+
+    @property
+    def actor_steps(self) -> int:
+        """Environment steps of all actors."""
+        return int(self.counts.get("actor_steps", 0))
+
+    @property
+    def learner_steps(self) -> int:
+        """Learner steps."""
+        return int(self.counts.get("learner_steps", 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +143,7 @@ class Run:
 
     config: RunConfig
     agent_config: Any
+    start: Start = Start()
 
     @property
     def agent(self) -> types.ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,11 @@ from typing import Any, NamedTuple
 import dm_env
 import numpy as np
 
+from acme_quant.environment_loop import MAX_FAILURES_IN_A_ROW
+from acme_quant.environments import EpisodeFailed
 from acme_quant.launch import stopping
 from acme_quant.launch.config import Run
+from acme_quant.launch.counter import Drawer
 from acme_quant.launch.loggers import make_logger
 
 SelectAction = Callable[[Any], Any]
@@ -56,9 +60,27 @@ def run_episodes(
     count: int,
     stop: threading.Event | None = None,
 ) -> list[Episode]:
-    """Runs `count` episodes, fewer when stopped."""
-    episodes = (run_episode(environment, select_action, stop) for _ in range(count))
-    return [episode for episode in episodes if episode is not None]
+    """Runs `count` episodes, fewer when stopped; a failed one is run again.
+
+    Raises:
+      EpisodeFailed: if MAX_FAILURES_IN_A_ROW failed.
+    """
+    episodes: list[Episode] = []
+    failures = 0
+    while len(episodes) < count:
+        try:
+            episode = run_episode(environment, select_action, stop)
+        except EpisodeFailed as error:
+            failures += 1
+            logging.warning("An episode failed and is run again: %s", error)
+            if failures == MAX_FAILURES_IN_A_ROW:
+                raise
+            continue
+        if episode is None:
+            break
+        failures = 0
+        episodes.append(episode)
+    return episodes
 
 
 class EvaluatorNode:
@@ -77,6 +99,7 @@ class EvaluatorNode:
         environment: dm_env.Environment,
         policies: Any,
         counter: Any,
+        drawer: Drawer,
         started: float,
     ) -> None:
         """Initializes the node.
@@ -87,6 +110,7 @@ class EvaluatorNode:
           policies: yields `(row, select_actions)` for what is to be evaluated now; see
             `EnginePolicies` and `AcmePolicies`.
           counter: the run's counter.
+          drawer: where the last return is left, so that the best checkpoint is known.
           started: time.time() at launch.
         """
         self._run = run
@@ -94,8 +118,9 @@ class EvaluatorNode:
         self._policies = policies
         self._counter = counter
         self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
-        self._due = run.config.evaluate_every
-        self._evaluated = 0
+        self._drawer = drawer
+        self._evaluated = run.start.learner_steps
+        self._due = self._next(self._evaluated)
 
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an evaluator."""
@@ -113,10 +138,13 @@ class EvaluatorNode:
             steps = self._policies.update()
             if steps >= self._due:
                 self._evaluate(steps, stop)
-                # Late evaluations are not made up for.
-                every = self._run.config.evaluate_every
-                self._due = steps - steps % every + every
+                self._due = self._next(steps)
         self._evaluate_last()
+
+    def _next(self, steps: int) -> int:
+        """Returns when to evaluate after `steps`; late ones are not made up for."""
+        every = self._run.config.evaluate_every
+        return steps - steps % every + every
 
     def _evaluate_last(self) -> None:
         """Evaluates what the run has learnt, as far as FINAL_S seconds suffice."""
@@ -140,6 +168,7 @@ class EvaluatorNode:
             row.update(_statistics(prefix, episodes))
         row["seconds"] = round(time.monotonic() - began, 3)
         self._logger.write(row)
+        self._drawer.put({"episode_return": row["episode_return"]})
         self._evaluated = steps
 
 

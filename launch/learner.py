@@ -9,16 +9,20 @@ import numpy as np
 from acme.utils import loggers
 
 from acme_quant.launch import stopping
+from acme_quant.launch.saving import LearnerSaver
 from acme_quant.learner import ConsistentLearner, PublishingLearner
 
 
 class LearnerNode:
     """Serves what the quantizer asks of a learner, and nothing else."""
 
-    def __init__(self, learner: ConsistentLearner, logger: loggers.Logger) -> None:
-        """Steps `learner`; `logger` is closed at the end."""
+    def __init__(
+        self, learner: ConsistentLearner, logger: loggers.Logger, saver: LearnerSaver
+    ) -> None:
+        """Steps `learner` and lets `saver` save it; `logger` is closed at the end."""
         self._learner = learner
         self._logger = logger
+        self._saver = saver
         if isinstance(learner, PublishingLearner):
             self.get_policy = learner.get_policy
             self.get_status = learner.get_status
@@ -38,8 +42,13 @@ class LearnerNode:
 
     def run(self) -> None:
         """Learns until the program ends."""
-        stopping.serve_until_stopped(self._learn, close=self._logger.close)
+        stopping.serve_until_stopped(self._learn, close=self._close)
+
+    def _close(self) -> None:
+        self._saver.at_the_end(self._learner.get_steps())
+        self._logger.close()
 
     def _learn(self, stop: threading.Event) -> None:
         while not stop.is_set():
             self._learner.step()
+            self._saver.after_step(self._learner.get_steps())

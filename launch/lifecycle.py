@@ -70,7 +70,7 @@ class Watch:
         self._coordinator = program.coordinator.dereference()
         self._started = started
         self._answer: Any = None
-        self._progress = progress.Progress()
+        self._progress = progress.Progress(start_steps=run.start.actor_steps)
         self._ended: float | None = None
         self.counts: dict[str, float] = {}
 
@@ -127,7 +127,10 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     own_processes = launch_type == "local_mp"
     if own_processes:
         logs = run.workdir / "logs"
-        nodes = Supervisor(program.program, program.resources(), logs)
+        restarts = run.config.max_actor_restarts
+        if run.config.actor_failures == "stop":
+            restarts = 0
+        nodes = Supervisor(program.program, program.resources(), logs, restarts)
     else:
         nodes = Threads(program.program)
     # After the nodes: their processes are not forked while a thread imports.
@@ -149,15 +152,18 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
 def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
     """Watches until the steps are done, a node fails or a signal comes."""
     code, reason = 0, ""
+    signals = _Signals(nodes)
     try:
-        _raise_on_signals(nodes)
+        signals.listen()
         while not watch.poll():
             nodes.check()
             time.sleep(POLL_S)
+        signals.ending = True
     except Interrupted as interrupted:
         code, reason = interrupted.code, f"ended by {interrupted}"
     except Exception as error:  # A thread of local_mt raises whatever it likes.
         code, reason = 1, str(error)
+    signals.ending = True
     watch.close()
     nodes.stop(then=programs.LATER)
     if reason:
@@ -165,22 +171,30 @@ def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
     return code
 
 
-def _raise_on_signals(nodes: Supervisor | Threads) -> None:
-    """The first Ctrl-C or SIGTERM ends the run in order, the second at once."""
+class _Signals:
+    """The first Ctrl-C or SIGTERM ends the run in order, the second at once.
 
-    def second(number: int, frame: FrameType | None) -> None:
-        del frame
-        nodes.kill()
-        os._exit(128 + number)
+    Attributes:
+      ending: whether the run is ending already, for whatever reason.
+    """
 
-    def first(number: int, frame: FrameType | None) -> None:
-        del frame
+    def __init__(self, nodes: Supervisor | Threads) -> None:
+        """Listens to nothing yet; `nodes` are killed when there is no time."""
+        self._nodes = nodes
+        self.ending = False
+
+    def listen(self) -> None:
+        """Takes the signals from now on."""
         for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, second)
-        raise Interrupted(number)
+            signal.signal(name, self._receive)
 
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, first)
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.ending:
+            self._nodes.kill()
+            os._exit(128 + number)
+        self.ending = True
+        raise Interrupted(number)
 
 
 def _int(text: str | None) -> int | None:

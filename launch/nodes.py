@@ -16,11 +16,12 @@ from acme_quant.launch.config import Run
 from acme_quant.launch.loggers import make_logger
 
 if TYPE_CHECKING:
+    import dm_env
     import reverb
-    from acme.utils import counting
 
-    from acme_quant.launch.actor import ActorNode
+    from acme_quant.launch.actor import ActorNode, Life
     from acme_quant.launch.coordinator import Coordinator
+    from acme_quant.launch.counter import RunCounter
     from acme_quant.launch.evaluation import EvaluatorNode
     from acme_quant.launch.learner import LearnerNode
     from acme_quant.launch.quantizer import QuantizerNode
@@ -37,11 +38,11 @@ def make_tables(run: Run, spec: Any) -> list[reverb.Table]:
     return builder.make_replay_tables(spec)
 
 
-def make_counter() -> counting.Counter:
-    """Returns the counter that all others count into."""
-    from acme.utils import counting
+def make_counter(run: Run) -> RunCounter:
+    """Returns the counter that all others count into, from where the run starts."""
+    from acme_quant.launch.counter import RunCounter
 
-    return counting.Counter()
+    return RunCounter(run.start.counts, run.start.deposits)
 
 
 def make_coordinator(counter: Any, max_actor_steps: int) -> Coordinator:
@@ -62,6 +63,7 @@ def make_learner(
     from acme.utils import counting
 
     from acme_quant import learner as learners
+    from acme_quant.launch import learner_state, saving
     from acme_quant.launch.learner import LearnerNode
 
     tf.random.set_seed(run.node_seed("learner"))
@@ -75,14 +77,25 @@ def make_learner(
         counting.Counter(counter, "learner", time_delta=COUNTER_PERIOD_S),
         logger,
     )
-    if run.config.colocate_quantizer:
-        publisher = functools.partial(_make_publisher, run, graph)
-        return LearnerNode(learners.PublishingLearner(acme_learner, publisher), logger)
-    return LearnerNode(learners.ConsistentLearner(acme_learner), logger)
+    state = learner_state.LearnerState(acme_learner)
+    saving.restore(run, state)
+    policy = state.names_of(learner_state.policy_variables(acme_learner))
+    saver = saving.LearnerSaver(run, spec, state, policy, counter, started)
+    steps = run.start.learner_steps
+    if not run.config.colocate_quantizer:
+        learner = learners.ConsistentLearner(acme_learner, steps)
+        return LearnerNode(learner, logger, saver)
+    publisher = functools.partial(_make_publisher, run, graph)
+    learner = learners.PublishingLearner(acme_learner, publisher, steps)
+    saver.policy_version = lambda: int(learner.get_status()["version"])
+    return LearnerNode(learner, logger, saver)
 
 
-def make_quantizer(run: Run, graph: Any, learner: Any, started: float) -> QuantizerNode:
+def make_quantizer(
+    run: Run, graph: Any, learner: Any, counter: Any, started: float
+) -> QuantizerNode:
     """Returns the node that quantizes the learner's policy."""
+    from acme_quant.launch.counter import QUANTIZER, Drawer
     from acme_quant.launch.quantizer import QuantizerNode
 
     logger = make_logger(run.workdir, "quantizer", "learner_step", started)
@@ -91,6 +104,7 @@ def make_quantizer(run: Run, graph: Any, learner: Any, started: float) -> Quanti
         logger,
         run.workdir,
         run.config.log_every_s,
+        Drawer(counter, QUANTIZER),
     )
 
 
@@ -105,6 +119,7 @@ def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:
         activations=config.activations,
         communication=config.communication or None,
         publish_period=config.publish_period,
+        first_version=run.start.policy_version + 1,
         max_bad_policies=config.max_bad_policies,
         stop=lp.stop_event(),
     )
@@ -137,20 +152,26 @@ def make_actor(
     """Returns one actor: ours on the quantizer, or Acme's own on the learner."""
     from acme.utils import counting
 
-    from acme_quant import environments
-    from acme_quant.launch.actor import ActorNode
+    from acme_quant.launch.actor import ActorNode, Life
 
     name = f"actor_{index}"
+    life = Life(counter, name)
     logger = make_logger(
         run.workdir, name, "actor_steps", started, run.config.log_every_s
     )
     make = _engine_loop if run.config.actor == "engine" else _acme_loop
-    environment = environments.make_environment(
-        run.config.env, seed=run.node_seed(name), **run.environment_options
+    environment = life.watch(_make_environment(run, life.seed_name), run)
+    local = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
+    loop = make(run, spec, index, policies, replay, environment, local, logger, life)
+    return ActorNode(loop, logger.close, life)
+
+
+def _make_environment(run: Run, node: str) -> dm_env.Environment:
+    from acme_quant import environments
+
+    return environments.make_environment(
+        run.config.env, seed=run.node_seed(node), **run.environment_options
     )
-    counter = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
-    loop = make(run, spec, index, policies, replay, environment, counter, logger)
-    return ActorNode(loop, logger.close)
 
 
 def _engine_loop(
@@ -162,6 +183,7 @@ def _engine_loop(
     environment: Any,
     counter: Any,
     logger: Any,
+    life: Life,
 ) -> Any:
     from acme_quant import actor, environment_loop, replay_client
 
@@ -172,6 +194,7 @@ def _engine_loop(
         adder=run.agent.make_adder(client, run.agent_config),
         seed=run.node_seed(f"noise_{index}"),
     )
+    life.adopt(quantized)
     return environment_loop.EnvironmentLoop(environment, quantized, counter, logger)
 
 
@@ -184,13 +207,15 @@ def _acme_loop(
     environment: Any,
     counter: Any,
     logger: Any,
+    life: Life,
 ) -> Any:
     import reverb
     import tensorflow as tf
 
     from acme_quant.launch import acme_actor
 
-    tf.random.set_seed(run.node_seed(f"noise_{index}"))
+    # TensorFlow's generator cannot go on where another process left it.
+    tf.random.set_seed(run.node_seed(f"noise_{index} of {life.seed_name}"))
     adder = run.agent.make_acme_builder(run.agent_config).make_adder(
         reverb.Client(replay)
     )
@@ -215,12 +240,10 @@ def make_evaluator(
     """Returns the evaluator of the actors' policy."""
     from acme.utils import counting
 
-    from acme_quant import environments
     from acme_quant.launch import evaluation
+    from acme_quant.launch.counter import EVALUATOR, Drawer
 
-    environment = environments.make_environment(
-        run.config.env, seed=run.node_seed("evaluator"), **run.environment_options
-    )
+    environment = _make_environment(run, "evaluator")
     if run.config.actor == "engine":
         evaluated = evaluation.EnginePolicies(
             make_client(run, policies),
@@ -232,5 +255,8 @@ def make_evaluator(
 
         actor = acme_actor.make(run, spec, policies, None, exploring=False)
         evaluated = evaluation.AcmePolicies(actor, policies)
+    drawer = Drawer(counter, EVALUATOR)
     counter = counting.Counter(counter, "evaluator", time_delta=COUNTER_PERIOD_S)
-    return evaluation.EvaluatorNode(run, environment, evaluated, counter, started)
+    return evaluation.EvaluatorNode(
+        run, environment, evaluated, counter, drawer, started
+    )

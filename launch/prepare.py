@@ -96,6 +96,10 @@ def _check_numbers(run: Run) -> None:
         "max_bad_policies": 1,
         "evaluate_every": 0,
         "evaluation_episodes": 1,
+        "checkpoint_every_s": 0,
+        "keep_checkpoints": 1,
+        "max_actor_restarts": 0,
+        "step_timeout_s": 0,
         "seed": 0,
     }
     for name, low in least.items():
@@ -117,6 +121,7 @@ def _check_formats(run: Run) -> None:
     for name, choices in (
         ("actor", ("engine", "acme")),
         ("activations", ("wide", "8bit")),
+        ("actor_failures", ("restart", "stop")),
     ):
         value = getattr(config, name)
         if value not in choices:

@@ -22,8 +22,13 @@ from acme_quant.launch.config import Run
 from acme_quant.launch.replay import ReplayNode
 
 # Who ends after the others, in this order: the evaluator has a last look at the policy,
-# and the rest answer calls until nobody is left who makes any.
-LATER = (("evaluator",), ("quantizer",), ("replay", "counter", "coordinator"))
+# the learner saves what all others have counted, and the rest answer calls until nobody
+# is left who makes any.
+LATER = (
+    ("evaluator",),
+    ("learner", "quantizer"),
+    ("replay", "counter", "coordinator"),
+)
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -70,7 +75,7 @@ def make_program(run: Run, spec: Any, graph: Any, started: float) -> Program:
             return program.add_node(node)
 
     replay = add("replay", ReplayNode(functools.partial(nodes.make_tables, run, spec)))
-    counter = add("counter", lp.CourierNode(nodes.make_counter))
+    counter = add("counter", lp.CourierNode(nodes.make_counter, run))
     coordinator = add(
         "coordinator",
         lp.CourierNode(nodes.make_coordinator, counter, config.max_actor_steps),
@@ -85,7 +90,9 @@ def make_program(run: Run, spec: Any, graph: Any, started: float) -> Program:
         if not config.colocate_quantizer:
             quantizer = add(
                 "quantizer",
-                lp.CourierNode(nodes.make_quantizer, run, graph, learner, started),
+                lp.CourierNode(
+                    nodes.make_quantizer, run, graph, learner, counter, started
+                ),
             )
     policies = quantizer or learner
     if config.evaluate_every:

@@ -34,7 +34,7 @@ class Status:
         ]
         if self.policy_version is not None:
             parts.append(f"policy v{self.policy_version}")
-        left = self.max_actor_steps - self.actor_steps
+        left = max(0, self.max_actor_steps - self.actor_steps)
         parts.append(f"{_duration(left / steps_per_s if steps_per_s else None)} left")
         return " | ".join(parts)
 
@@ -42,16 +42,17 @@ class Status:
 class Progress:
     """Prints the status: in place on a terminal, else a line now and then."""
 
-    def __init__(self, stream: TextIO = sys.stdout) -> None:
-        """Prints to `stream`."""
+    def __init__(self, stream: TextIO = sys.stdout, start_steps: int = 0) -> None:
+        """Prints to `stream`; a resumed run had taken `start_steps` before."""
         self._stream = stream
+        self._start_steps = start_steps
         self._in_place = stream.isatty()
         self._last_print = 0.0
         self._first: Status | None = None
 
     def show(self, status: Status) -> None:
         """Shows the status, when it is due."""
-        if self._first is None and status.actor_steps:
+        if self._first is None and status.actor_steps > self._start_steps:
             self._first = status
         now = time.monotonic()
         if self._in_place:

@@ -10,9 +10,11 @@ import numpy as np
 from acme.utils import loggers
 
 from acme_quant.launch import stopping
+from acme_quant.launch.counter import Drawer
 from acme_quant.policy import QuantizedPolicy
 from acme_quant.publisher import Answer, PolicyPublisher
 
+MIN_LOG_S = 0.1
 POLICY_FILE = "policy.aq"
 
 
@@ -25,12 +27,17 @@ class QuantizerNode:
         logger: loggers.Logger,
         workdir: pathlib.Path,
         log_every_s: float,
+        drawer: Drawer,
     ) -> None:
-        """Runs `publisher` and writes a row of its status every `log_every_s`."""
+        """Runs `publisher` and writes a row of its status every `log_every_s`.
+
+        The policy's version goes into `drawer` as often: a resumed run counts on.
+        """
         self._publisher = publisher
         self._logger = logger
         self._workdir = workdir
-        self._log_every_s = log_every_s
+        self._log_every_s = max(log_every_s, MIN_LOG_S)
+        self._drawer = drawer
 
     def get_policy(self, newer_than: int, host: str) -> Answer:
         """See `PolicyPublisher.get_policy`."""
@@ -59,7 +66,9 @@ class QuantizerNode:
 
     def _log(self, stop: threading.Event) -> None:
         while not stop.wait(self._log_every_s):
-            self._logger.write(self._publisher.get_status())
+            status = self._publisher.get_status()
+            self._logger.write(status)
+            self._drawer.put({"policy_version": int(status["version"])})
 
     def _close(self) -> None:
         self._logger.write(self._publisher.get_status())

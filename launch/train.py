@@ -25,16 +25,38 @@ def main(argv: Sequence[str]) -> int:
     # process that compiles TensorFlow's sources anew (12 s instead of 4).
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    started = time.time()
     try:
-        run, launch_type = prepare.parse(argv)
-        spec, graph = prepare.prepare(run)
-    except prepare.HelpRequested as text:
-        print(text)
-        return 0
+        return _train(argv, time.time())
     except UsageError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
-    from acme_quant.launch import lifecycle
+    except KeyboardInterrupt:  # Before the run listens to signals; its nodes die too.
+        print(f"{argv[0]}: ended by SIGINT", file=sys.stderr)
+        return 130
 
-    return lifecycle.launch(run, launch_type, spec, graph, started)
+
+def _train(argv: Sequence[str], now: float) -> int:
+    """Runs what the flags ask for, in a folder that is this run's alone."""
+    try:
+        run, launch_type = prepare.parse(argv)
+    except prepare.HelpRequested as text:
+        print(text)
+        return 0
+    spec, graph = prepare.prepare(run)
+    from acme_quant.launch import lifecycle, lock, resume
+
+    holder = lock.WorkdirLock(run.workdir)
+    try:
+        holder.acquire()
+    except lock.WorkdirInUse as error:
+        raise UsageError(str(error)) from error
+    run, sentences = resume.resume(run, graph)
+    for sentence in sentences:
+        print(f"acme-quant: {sentence}", flush=True)
+    if run.start.actor_steps >= run.config.max_actor_steps:
+        print(
+            f"acme-quant: nothing to do: {run.start.actor_steps} of "
+            f"--max_actor_steps={run.config.max_actor_steps} are done"
+        )
+        return 0
+    return lifecycle.launch(run, launch_type, spec, graph, now - run.start.wall_s)
