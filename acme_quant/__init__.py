@@ -46,7 +46,7 @@ _PUBLIC = {
     "QuantizedVariableClient": "variable_client",
     "PolicyPublisher": "publisher",
     "QUANTIZERS": "quantizers",
-    "quantize_policy": "policy",
+    "quantize_policy": "lowering",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -10,7 +10,7 @@ its name and place.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import numpy as np
 import tensorflow as tf
@@ -28,6 +28,8 @@ from acme_quant.lowering_values import (
     Variable,
     View,
 )
+from acme_quant.policy import QuantizedPolicy, quantize_graph
+from acme_quant.quantizers import Quantizer
 
 # Shapes are worked out for this many rows where the batch is of unknown size: a prime
 # that no policy has as a width, so that a row count is never taken for something else.
@@ -65,6 +67,30 @@ def lower(
     with tf.init_scope():
         _call_on_zeros(module, observation_spec)
         return _lower(module, observation_spec, variables)
+
+
+def quantize_policy(
+    module: Callable[..., Any],
+    observation_spec: Any,
+    quantizer: Union[str, Quantizer] = "int8",
+    activations: str = "wide",
+) -> QuantizedPolicy:
+    """Quantizes a Sonnet/TensorFlow policy as it stands.
+
+    Args:
+      module: maps a nest of batched observations to one tensor of batched actions.
+      observation_spec: nest of specs, without batch dimension.
+      quantizer: a name in `quantizers.QUANTIZERS` or an object like those.
+      activations: 'wide' or '8bit', see `PolicyWriter`.
+
+    Raises:
+      LoweringError: if the policy computes something that the engine cannot.
+      NonFiniteWeights: if a variable holds a NaN or Inf.
+    """
+    variables = policy_variables(module, observation_spec)
+    graph = lower(module, observation_spec, variables)
+    arrays = [variable.numpy() for variable in variables]
+    return quantize_graph(graph, arrays, quantizer, activations)
 
 
 def policy_variables(

@@ -5,8 +5,7 @@
     policy.save("walker.aq");  QuantizedPolicy.load("walker.aq")
 
 A `QuantizedPolicy` is one payload, read in place, and the engine's program over it. It
-needs NumPy alone; any number of threads may call it. `quantize_policy` alone brings in
-TensorFlow.
+needs NumPy alone; any number of threads may call it.
 """
 
 from __future__ import annotations
@@ -319,32 +318,6 @@ def quantize_graph(
     """
     writer = PolicyWriter(graph, quantizer, activations)
     return QuantizedPolicy(writer.write(variables, policy_version, learner_step))
-
-
-def quantize_policy(
-    module: Callable[..., Any],
-    observation_spec: Any,
-    quantizer: Union[str, quantizers.Quantizer] = "int8",
-    activations: str = "wide",
-) -> QuantizedPolicy:
-    """Quantizes a Sonnet/TensorFlow policy as it stands. Needs TensorFlow.
-
-    Args:
-      module: maps a nest of batched observations to one tensor of batched actions.
-      observation_spec: nest of specs, without batch dimension.
-      quantizer: a name in `quantizers.QUANTIZERS` or an object like those.
-      activations: 'wide' or '8bit', see `PolicyWriter`.
-
-    Raises:
-      LoweringError: if the policy computes something that the engine cannot.
-      NonFiniteWeights: if a variable holds a NaN or Inf.
-    """
-    from acme_quant import lowering
-
-    variables = lowering.policy_variables(module, observation_spec)
-    graph = lowering.lower(module, observation_spec, variables)
-    arrays = [variable.numpy() for variable in variables]
-    return quantize_graph(graph, arrays, quantizer, activations)
 
 
 def _program(layout: Layout, decoded: Payload) -> kernels.Program:

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 ROWS = [
     {"kernels"},
     {"qtensor", "quantizers", "graph", "payload", "exploration"},
-    {"policy", "policy_writer"},
+    {"policy", "policy_layout", "policy_writer"},
     {"calls", "requantize", "shared_memory", "timing", "replay_client", "durable"},
     {"publisher", "variable_client", "adder", "environments", "vector_environment"},
     {"lowering", "actor", "environment_loop", "learner", "checkpoint", "energy"},

@@ -17,7 +17,7 @@ from acme.tf import utils as tf2_utils  # noqa: E402
 
 from acme_quant import lowering  # noqa: E402
 from acme_quant.graph import LoweringError  # noqa: E402
-from acme_quant.policy import quantize_graph, quantize_policy  # noqa: E402
+from acme_quant.policy import quantize_graph  # noqa: E402
 
 ACTION = specs.BoundedArray((2,), np.float32, [-1, -2], [1, 3])
 ROWS = 5
@@ -335,7 +335,7 @@ def test_later_variables_need_no_second_lowering() -> None:
 
 
 def test_quantize_policy_lowers_and_quantizes() -> None:
-    policy = quantize_policy(snt.nets.MLP([32, 2]), spec(3), "int8")
+    policy = lowering.quantize_policy(snt.nets.MLP([32, 2]), spec(3), "int8")
     assert policy(np.ones(3, np.float32)).shape == (2,)
 
 
