@@ -1,0 +1,95 @@
+"""The actor benchmark: what it runs, what it checks, what it writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import loop_parts
+import numpy as np
+import pytest
+
+from acme_quant.bench import actor, actor_nodes
+
+
+def plans(*arguments: str) -> list[actor_nodes.Plan]:
+    own = actor.define_flags()
+    own(["bench", *arguments])
+    return list(actor.plans(own))
+
+
+def row(arm: str, steps_per_s: float) -> actor.Row:
+    return actor.Row(
+        *("gym:CartPole-v1", 256, arm, 1, 1, steps_per_s),
+        *(1.0, 2.0, 3.0, 4.0, 0.5, 80.0, 9),
+    )
+
+
+def test_every_setting_begins_with_acmes_own_actor() -> None:
+    found = plans("--tasks=gym:CartPole-v1", "--hidden=16,32", "--actors=1")
+    assert [(plan.hidden, plan.arm) for plan in found] == [
+        (hidden, arm) for hidden in (16, 32) for arm in ("acme", "float32", "int8")
+    ]
+
+
+def test_vectors_are_measured_without_acmes_actor() -> None:
+    assert {plan.arm for plan in plans("--envs_per_actor=8")} == {"float32", "int8"}
+    pool = plans("--tasks=envpool_dm:CheetahRun-v1")
+    assert {plan.arm for plan in pool} == {"float32", "int8"}
+
+
+def test_ataris_network_has_one_size() -> None:
+    assert {plan.hidden for plan in plans("--tasks=atari:Pong")} == {512}
+
+
+@pytest.mark.parametrize(
+    "wrong", ["--arms=torch", "--actors=0", "--seconds=0", "--hidden=x", "--nosuch=1"]
+)
+def test_wrong_flags_are_refused(wrong: str, capsys: pytest.CaptureFixture) -> None:
+    assert actor.main(["bench actor", wrong]) == 2
+    assert "bench actor:" in capsys.readouterr().out
+
+
+def test_ratio_is_against_acmes_row_of_the_same_setting() -> None:
+    acme, ours = row("acme", 100.0), row("int8", 450.0)
+    other = dataclasses.replace(acme, actors=2)
+    assert actor.baseline(ours, [other]) is None
+    assert actor.baseline(ours, [other, acme]) is acme
+    assert "4.50x" in actor.line(ours, acme)
+
+
+def test_speeds_add_up_and_times_are_means() -> None:
+    stages = {"environment": 1.0, "policy": 2.0, "adder": 3.0, "update": 4.0}
+    one = actor_nodes.Measured(100, 1.0, 104, stages, 1.0, 80.0, 9)
+    two = actor_nodes.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
+    found = actor.summarize(actor_nodes.Plan("gym:X", 16, "int8", 2), [one, two])
+    assert (found.steps_per_s, found.us_environment, found.us_adder) == (400, 1.5, 2.5)
+    assert (found.startup_s, found.rss_mb, found.threads) == (2.0, 85.0, 9)
+
+
+def test_watched_environment_knows_how_many_items_its_steps_make() -> None:
+    watched = actor_nodes.Watched(loop_parts.CountingEnvironment(2), 5, 1)
+    watched.reset()
+    for _ in range(4):  # Two steps, a new episode, one step.
+        watched.step(np.zeros(2, np.float32))
+    assert (watched.steps, watched.items) == (3, 2 + 1 + 1)
+
+
+def test_benchmark_runs_and_replay_receives_every_item(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("reverb")
+    path = tmp_path / "rows.json"
+    code = actor.main(
+        [
+            *("bench actor", "--tasks=gym:CartPole-v1", "--hidden=16", "--arms=int8"),
+            *("--actors=1", "--envs_per_actor=3", "--seconds=0.5", f"--json={path}"),
+        ]
+    )
+    assert code == 0
+    (found,) = json.loads(path.read_text())
+    assert (found["task"], found["hidden"], found["arm"]) == (
+        *("gym:CartPole-v1", 16, "int8"),
+    )
+    assert (found["actors"], found["envs_per_actor"]) == (1, 3)
+    for key in ("steps_per_s", "us_environment", "us_policy", "us_adder", "us_update"):
+        assert found[key] > 0
