@@ -7,6 +7,7 @@ import sys
 
 COMMANDS = {
     "train": ("acme_quant.launch.train", "train an agent with quantized actors"),
+    "compare": ("acme_quant.launch.compare", "train in several number formats"),
     "bench": ("acme_quant.bench.cli", "measure policies, publishing and actors"),
 }
 

@@ -9,6 +9,8 @@ from acme_quant.launch import measures
 from acme_quant.launch.runs import Run
 
 FORMAT = 1
+# More of the machine than a desktop's background takes.
+OTHERS_LIMIT = 0.10
 
 
 def findings(
@@ -60,6 +62,12 @@ def _problems(
     for run in runs:
         for problem in run.problems:
             found.append(f"{run.name}: {problem}.")
+        others = run.share_of_others()
+        if others is not None and others > OTHERS_LIMIT:
+            found.append(
+                f"{run.name}: {others:.0%} of the CPU time went to other programs, so "
+                "its times and its energy are not its own alone."
+            )
         if not run.finished:
             found.append(f"{run.name}: not finished, so it is left out of all means.")
     if not done.get("float32") and level is None:
@@ -85,6 +93,7 @@ def _run(run: Run) -> dict[str, Any]:
         "kg_co2": run.energy.last("kg_co2"),
         "bytes_sent": run.bytes_sent(),
         "staleness": run.staleness(),
+        "share_of_other_programs": run.share_of_others(),
         "energy_method": run.energy_method,
         "energy_missing": run.energy_missing,
     }

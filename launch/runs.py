@@ -33,6 +33,10 @@ class Table:
         """Returns a column; NaN when the file has none of that name."""
         return self.columns.get(name, np.full(len(self), np.nan))
 
+    def rows(self, first: int) -> Table:
+        """Returns the rows from number `first` on."""
+        return Table({name: v[first:] for name, v in self.columns.items()})
+
     def last(self, name: str) -> Optional[float]:
         """Returns the last number of a column, None when there is none."""
         values = self[name][~np.isnan(self[name])]
@@ -65,7 +69,7 @@ class Run:
       evaluations: wall_s, actor_steps, learner_steps, kwh, episode_return, staleness.
       learner: wall_s, learner_steps, ...
       energy: wall_s, kwh, kg_co2, kwh_<role>.
-      actors: the rows of all actors, one after another.
+      actors: the rows of all actors, one after another, without each one's first.
       quantizer: counts of the publisher.
       energy_method: how energy was metered, in words.
       energy_missing: what is not in it, in words.
@@ -92,7 +96,11 @@ class Run:
         return f"{self.arm}, seed {self.seed}"
 
     def stage_us(self) -> dict[str, float]:
-        """Returns stage -> microseconds per environment step, over logged episodes."""
+        """Returns stage -> microseconds per environment step, over logged episodes.
+
+        The first episode of an actor holds its wait for the start, and is left out
+        when there are others.
+        """
         weights = self.actors["episode_length"]
         result = {}
         for stage in timing.STAGES:
@@ -123,6 +131,12 @@ class Run:
         if len(wall) < 2 or wall[-1] <= wall[0]:
             return None
         return float((steps[-1] - steps[0]) / (wall[-1] - wall[0]))
+
+    def share_of_others(self) -> Optional[float]:
+        """Returns the part of the machine's CPU time that other programs took."""
+        by_role = self.kwh_by_role()
+        whole = sum(by_role.values())
+        return by_role.get("other", 0.0) / whole if whole else None
 
     def kwh_by_role(self) -> dict[str, float]:
         """Returns role -> kilowatt hours of the whole run."""
@@ -203,6 +217,8 @@ class _Reader:
         """Returns the rows of all actors' files."""
         paths = sorted((self._folder / "csv").glob("actor_*.csv"))
         tables = [table for table in map(read_table, paths) if len(table)]
+        if any(len(table) > 1 for table in tables):
+            tables = [table.rows(1) for table in tables if len(table) > 1]
         if not tables:
             self.problems.append("no rows in csv/actor_*.csv")
         elif own and not any("us_inference" in t.columns for t in tables):
