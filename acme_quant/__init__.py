@@ -38,7 +38,7 @@ from typing import Any, List
 _PUBLIC = {
     "LoweringError": "graph",
     "NonFiniteWeights": "quantizers",
-    "ObservationError": "policy_layout",
+    "ObservationError": "policy_rows",
     "PayloadError": "payload",
     "QuantizedActor": "actor",
     "QuantizedBuilder": "builder",

@@ -20,7 +20,8 @@ import numpy as np
 from acme_quant import kernels, payload, quantizers
 from acme_quant.graph import Field, Graph
 from acme_quant.payload import Payload, PayloadError
-from acme_quant.policy_layout import Layout, ObservationError
+from acme_quant.policy_layout import Layout
+from acme_quant.policy_rows import ObservationError, RowFiller
 from acme_quant.policy_writer import PolicyWriter
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -61,9 +62,11 @@ class QuantizedPolicy:
         self._buffer = decoded.buffer
         if like is not None and like._payload.table is decoded.table:
             self._layout, self._program = like._layout, like._program
+            self._filler = like._filler
         else:
             self._layout = Layout.of(decoded.layout)
             self._program = _program(self._layout, decoded)
+            self._filler = RowFiller(self._layout.observation)
         self._run = self._program.run
         # One flat array of floats is a row as it comes.
         (first, *others), output = self._layout.observation, self._layout.output
@@ -150,7 +153,7 @@ class QuantizedPolicy:
                 raise ValueError
             self._run(self._buffer, observation[None], action)
         except (ValueError, TypeError, LookupError):
-            self.run_rows(self._rows(observation, ())[None], action)
+            self.run_rows(self._filler.rows(observation)[None], action)
         return action[0] if self._is_action else self._shape_action(action[0], ())
 
     def batch(self, observations: Any) -> np.ndarray:
@@ -162,10 +165,16 @@ class QuantizedPolicy:
         Raises:
           ObservationError: as a call; also if fields differ in M.
         """
-        rows = self._rows(observations, (self._layout.batch_size(observations),))
-        actions = np.empty((len(rows), self.output.width), np.float32)
-        self.run_rows(rows, actions)
-        return self._shape_action(actions, (len(rows),))
+        try:
+            if not self._is_row:
+                raise ValueError
+            actions = np.empty((len(observations), self.output.width), np.float32)
+            self._run(self._buffer, observations, actions)
+        except (ValueError, TypeError):
+            size = self._filler.batch_size(observations)
+            actions = np.empty((size, self.output.width), np.float32)
+            self.run_rows(self._filler.rows(observations, (size,)), actions)
+        return self._shape_action(actions, (len(actions),))
 
     def run_rows(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Runs the engine on flattened observations.
@@ -182,33 +191,13 @@ class QuantizedPolicy:
         except ValueError as error:
             raise self._explain(rows, error) from error
 
-    def _rows(self, observation: Any, leading: tuple) -> np.ndarray:
-        """Flattens an observation, of batch dimension `leading`, into new rows."""
-        rows = np.empty((*leading, self._program.input_width), np.float32)
-        start = 0
-        for field, array in self._layout.select(observation):
-            stop = start + field.width
-            array = _checked(field, array, leading)
-            rows[..., start:stop] = array.reshape(*leading, field.width)
-            start = stop
-        return rows
-
     def _shape_action(self, action: np.ndarray, leading: tuple) -> np.ndarray:
         output = self._layout.output
         return action.reshape(leading + output.shape).astype(output.dtype, copy=False)
 
     def _explain(self, rows: np.ndarray, error: ValueError) -> ObservationError:
         """Says which field is not finite, or else what the engine says."""
-        start = 0
-        for field in self._layout.observation:
-            values = rows[..., start : start + field.width]
-            start += field.width
-            if not np.isfinite(values).all():
-                wrong = values[~np.isfinite(values)][0]
-                return ObservationError(
-                    f"expected finite numbers in '{field.path}', got {wrong}"
-                )
-        return ObservationError(str(error))
+        return ObservationError(self._filler.not_finite(rows) or str(error))
 
     # --- Reports ----------------------------------------------------------------
 
@@ -328,21 +317,6 @@ def _program(layout: Layout, decoded: Payload) -> kernels.Program:
         )
     except ValueError as error:
         raise PayloadError(f"expected a layout the engine can run: {error}") from error
-
-
-def _checked(field: Field, array: Any, leading: tuple) -> np.ndarray:
-    """Returns a field of an observation as an array of the right shape and kind."""
-    array = np.asarray(array)
-    shape = leading + field.shape
-    if array.shape != shape:
-        raise ObservationError(
-            f"expected '{field.path}' of shape {list(shape)}, got {list(array.shape)}"
-        )
-    if not np.can_cast(array.dtype, field.dtype, "same_kind"):
-        raise ObservationError(
-            f"expected '{field.path}' of dtype {field.dtype}, got {array.dtype}"
-        )
-    return array
 
 
 def _tensor_ids(op: np.void) -> List[int]:

@@ -7,7 +7,7 @@ checks the operations themselves.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Iterator, Mapping, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
@@ -18,10 +18,6 @@ from acme_quant.payload import PayloadError
 KEYS = frozenset(
     "activations names observation ops output quantizer tensors value_widths".split()
 )
-
-
-class ObservationError(ValueError):
-    """An observation is not what the policy was made for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,66 +98,6 @@ class Layout:
                 f"expected observation and action of {expected} numbers, got "
                 f"{(widths[0], widths[last])}"
             )
-
-    def select(self, observation: Any) -> Iterator[Tuple[Field, Any]]:
-        """Yields each field and its array in a nested observation.
-
-        Raises:
-          ObservationError: if a key is missing or there is one too many.
-        """
-        for field in self.observation:
-            yield field, _look_up(field, observation)
-        if self.observation[0].keys:
-            expected, found = len(self.observation), _count_leaves(observation)
-            if found != expected:
-                paths = ", ".join(field.path for field in self.observation)
-                raise ObservationError(
-                    f"expected an observation of {expected} fields ({paths}), "
-                    f"got {found}"
-                )
-
-    def batch_size(self, observations: Any) -> int:
-        """Returns the rows of a batch, by its first field.
-
-        Raises:
-          ObservationError: if there is no such field or it has no dimensions.
-        """
-        shape = np.shape(_look_up(self.observation[0], observations))
-        if not shape:
-            raise ObservationError("expected observations with a leading batch size")
-        return shape[0]
-
-
-def _look_up(field: Field, observation: Any) -> Any:
-    for key in field.keys:
-        try:
-            observation = observation[key]
-        except (KeyError, IndexError, TypeError) as error:
-            raise ObservationError(
-                f"expected '{field.path}' in the observation, got "
-                f"{_describe(observation)}"
-            ) from error
-    if isinstance(observation, Mapping):
-        raise ObservationError(
-            f"expected an array as '{field.path}', got {_describe(observation)}"
-        )
-    return observation
-
-
-def _describe(observation: Any) -> str:
-    if isinstance(observation, Mapping):
-        return f"keys {sorted(map(str, observation))}"
-    if isinstance(observation, (list, tuple)):
-        return f"{len(observation)} entries"
-    return type(observation).__name__
-
-
-def _count_leaves(observation: Any) -> int:
-    if isinstance(observation, Mapping):
-        return sum(map(_count_leaves, observation.values()))
-    if isinstance(observation, (list, tuple)):
-        return sum(map(_count_leaves, observation))
-    return 1
 
 
 def _integers(name: str, rows: list, width: int) -> np.ndarray:

@@ -15,8 +15,9 @@ ROOT = pathlib.Path(__file__).parent.parent
 ROWS = [
     {"kernels"},
     {"qtensor", "quantizers", "graph", "payload", "exploration"},
-    {"policy", "policy_layout", "policy_writer"},
-    {"calls", "requantize", "shared_memory", "timing", "replay_client", "durable"},
+    {"policy", "policy_layout", "policy_rows", "policy_writer"},
+    {"calls", "loopback", "requantize", "shared_memory"},
+    {"timing", "replay_client", "durable"},
     {"publisher", "variable_client", "adder", "environments", "vector_environment"},
     {"lowering", "actor", "environment_loop", "learner", "checkpoint", "energy"},
     {"checkpoints"},

@@ -18,7 +18,7 @@ from acme_quant import kernels, payload, policy_writer, quantizers
 from acme_quant.graph import Field, Graph, Layer, Parameter
 from acme_quant.kernels import reference
 from acme_quant.policy import QuantizedPolicy, quantize_graph
-from acme_quant.policy_layout import ObservationError
+from acme_quant.policy_rows import ObservationError
 from acme_quant.policy_writer import PolicyWriter
 
 ROOT = pathlib.Path(__file__).parents[1]

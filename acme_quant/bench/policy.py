@@ -21,7 +21,7 @@ from absl import flags
 from acme_quant import kernels, policy_writer
 from acme_quant.bench import policy_check, policy_engines
 from acme_quant.bench.mlp import mlp_graph, mlp_variables
-from acme_quant.bench.policy_engines import ENGINES, OPTIONAL, Call
+from acme_quant.bench.policy_engines import ENGINES, OPTIONAL, Call, Engine
 
 HIDDEN = (64, 256, 512, 1024, 2048)
 BATCHES = (1, 8, 32, 256)
@@ -90,17 +90,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns the exit code, 2 for wrong flags."""
     own = define_flags()
     try:
-        extra = own(list(argv))[1:]
-        sizes, batches = positive(own.hidden), positive(own.batches)
-        positive([own.rounds])
-        if own.seconds <= 0:
-            raise ValueError(f"expected seconds above zero, got {own.seconds}.")
-        known = [engine.name for engine in (*ENGINES, *OPTIONAL)]
-        for name in own.engines:
-            if name not in known:
-                raise ValueError(f"engines must be of {','.join(known)}, got {name!r}.")
-        if extra:
-            raise ValueError(f"expected flags alone, got {extra[0]!r}.")
+        sizes, batches = read_flags(own, argv)
         file = open(own.json, "w", encoding="utf-8") if own.json else None
     except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
@@ -111,6 +101,26 @@ def main(argv: Sequence[str]) -> int:
         with file:
             json.dump([row._asdict() for row in rows], file, indent=1)
     return 0
+
+
+def read_flags(
+    own: flags.FlagValues, argv: Sequence[str]
+) -> tuple[List[int], List[int]]:
+    """Parses the flags; returns hidden sizes and batches.
+
+    Raises:
+      absl.flags.Error, ValueError: if a flag is unknown or its value makes no sense.
+    """
+    extra = own(list(argv))[1:]
+    if extra:
+        raise ValueError(f"expected flags alone, got {extra[0]!r}.")
+    known = [engine.name for engine in (*ENGINES, *OPTIONAL)]
+    for name in own.engines:
+        if name not in known:
+            raise ValueError(f"engines must be of {','.join(known)}, got {name!r}.")
+    if own.rounds < 1 or own.seconds <= 0:
+        raise ValueError("expected rounds and seconds above zero.")
+    return positive(own.hidden), positive(own.batches)
 
 
 def positive(numbers: Sequence[object]) -> List[int]:
@@ -140,20 +150,25 @@ def run(
     rng = np.random.default_rng(0)
     for hidden in sizes:
         variables = mlp_variables(mlp_graph(hidden), rng)
-        made = {engine: engine.make(variables) for engine in engines}
+        made = [engine.make(variables) for engine in engines]
         for batch in batches:
             observations = rng.standard_normal((batch, 17), np.float32)
-            calls = {engine: make(observations) for engine, make in made.items()}
-            for engine, call in calls.items():
-                actions = np.reshape(call(), (batch, -1))
-                expected = policy_check.reference(variables, observations, engine.steps)
-                policy_check.check(engine.name, actions, *expected)
-            times = take_turns(list(calls.values()), rounds, seconds)
+            calls = [make(observations) for make in made]
+            for engine, call in zip(engines, calls):
+                check(engine, call, variables, observations)
+            times = take_turns(calls, rounds, seconds)
             print(f"{hidden:6} {batch:5}", *(f"{t:19.1f}" for t in times), flush=True)
-            yield from (
-                Row(engine.name, hidden, batch, round(us, 3))
-                for engine, us in zip(calls, times)
-            )
+            for engine, us in zip(engines, times):
+                yield Row(engine.name, hidden, batch, round(us, 3))
+
+
+def check(
+    engine: Engine, call: Call, variables: Sequence[np.ndarray], rows: np.ndarray
+) -> None:
+    """Raises ArithmeticError if an engine's actions are not the policy's."""
+    expected, allowed = policy_check.reference(variables, rows, engine.steps)
+    actions = np.reshape(call(), (len(rows), -1))
+    policy_check.check(engine.name, actions, expected, allowed)
 
 
 def take_turns(calls: Sequence[Call], rounds: int, seconds: float) -> List[float]:
