@@ -4,11 +4,11 @@ A `PolicyWriter` works out the layout of a policy one time; every `write` then p
 version's tensors straight where the kernels will read them, in a new buffer or in one
 that is used again.
 
-The weights of all linear and convolutional layers are quantized, the first and the last
-included. Measured on a D4PG policy of 3x256, every layer adds about as much to the error
-of an action; a last layer in float32 would take a quarter off the mean error, and with
-it the promise that every CPU gives the same bits, as float32 sums have no fixed order.
-Everything else stays float32: it is a few numbers.
+The weights of all linear and convolutional layers are quantized, first and last
+included. Measured on a D4PG policy of 3x256, every layer adds about as much to the
+error of an action; a last layer in float32 would take a quarter off the mean error, and
+with it the promise that every CPU gives the same bits, as float32 sums have no fixed
+order. Everything else stays float32: it is a few numbers.
 """
 
 from __future__ import annotations
