@@ -7,12 +7,17 @@ so every call has a deadline, which gRPC itself keeps.
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 # Outlasts a peer that is stopped for a minute and answers again.
 MAX_SILENCE_S = 120.0
 CALL_TIMEOUT_S = 30.0
+# What a node may take to import, build its networks and answer for the first time.
+START_S = 300.0
+
+_log = logging.getLogger(__name__)
 
 
 class PeerSilent(RuntimeError):
@@ -43,31 +48,45 @@ class Silence:
         max_silence_s: float = MAX_SILENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts as if the peer had answered just now."""
+        """Starts with a peer that is starting too.
+
+        Args:
+          peer_name: What messages call it.
+          max_silence_s: Seconds it may be silent once it has answered; before, it has
+            `START_S`.
+          clock: Tells the seconds.
+        """
+        self.failures = 0
         self._peer_name = peer_name
         self._max_silence_s = max_silence_s
         self._clock = clock
         self._last_answer_s = clock()
-        self.failures = 0
-        self._error: Optional[BaseException] = None
+        self._has_answered = False
 
     def answered(self) -> None:
         """Notes that the peer has answered."""
         self._last_answer_s = self._clock()
+        self._has_answered = True
 
     def failed(self, error: BaseException) -> None:
-        """Notes a failed call.
+        """Notes and logs a failed call.
 
         Raises:
-          PeerSilent: It was one too many.
+          PeerSilent: The peer has been silent for too long.
         """
         self.failures += 1
-        self._error = error
         silent_s = self._clock() - self._last_answer_s
-        if silent_s > self._max_silence_s:
-            text = str(error).strip().splitlines()
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        _log.log(
+            logging.WARNING if self._has_answered else logging.INFO,
+            "The %s has not answered for %.0f s: %s",
+            self._peer_name,
+            silent_s,
+            lines[-1],
+        )
+        limit_s = self._max_silence_s if self._has_answered else START_S
+        if silent_s > limit_s:
             raise PeerSilent(
-                f"expected an answer of the {self._peer_name} within "
-                f"{self._max_silence_s:.0f} s, got none for {silent_s:.0f} s: "
-                f"{text[-1] if text else type(error).__name__}."
+                f"expected an answer of the {self._peer_name} within {limit_s:.0f} s, "
+                f"got none for {silent_s:.0f} s: {lines[-1]}."
             ) from error

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
-from acme_quant import calls, quantizers, shared_memory
+from acme_quant import calls, loopback, quantizers, shared_memory
 from acme_quant.graph import Graph
 from acme_quant.payload import HEADER
 from acme_quant.policy_writer import PolicyWriter
@@ -88,7 +88,8 @@ class PolicyPublisher:
           publish_period_s: Seconds between two publications, instead of steps.
           first_version: The first publication's; a resumed run goes on counting.
           max_bad_policies: Refused policies in a row at which `run` raises.
-          max_silence_s: Seconds without an answer of the learner at which it raises.
+          max_silence_s: Seconds without an answer of the learner at which it raises,
+            once the learner has answered.
           use_shared_memory: Whether clients of this host may map the policy.
           stop: Ends `run` when set.
 
@@ -168,7 +169,7 @@ class PolicyPublisher:
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
         server.Unbind("run")
-        server.Start()
+        loopback.start(server)
 
     def run(self) -> None:
         """Publishes until `stop` is set.
@@ -192,7 +193,6 @@ class PolicyPublisher:
         except Exception as error:
             if not calls.is_remote(self._source):
                 raise
-            _log.warning("The learner did not answer: %s", error)
             self._silence.failed(error)
             return RETRY_S
         self._silence.answered()

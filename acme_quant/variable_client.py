@@ -216,7 +216,6 @@ class QuantizedVariableClient:
         except Exception as error:
             if not calls.is_remote(self._source):
                 raise
-            _log.warning("The quantizer did not answer: %s", error)
             self._silence.failed(error)
             return
         self._silence.answered()

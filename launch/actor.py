@@ -8,7 +8,7 @@ from typing import Any
 
 import dm_env
 
-from acme_quant import calls
+from acme_quant import calls, loopback
 from acme_quant.launch import stopping, watched
 from acme_quant.launch.config import Run
 from acme_quant.launch.counter import Drawer
@@ -82,7 +82,7 @@ class ActorNode:
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an actor."""
         server.Unbind("run")
-        server.Start()
+        loopback.start(server)
 
     def run(self) -> None:
         """Acts until the program ends."""

@@ -12,11 +12,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import launchpad as lp
 from acme.utils import counting
 
-from acme_quant import calls
+from acme_quant import calls, loopback
 
 CALL_TIMEOUT_S = 10.0
+# What acme.utils.counting.Counter has beside what its peers call.
+PRIVATE = ("restore", "run", "save")
 EVALUATOR, QUANTIZER = "evaluator", "quantizer"
 
 
@@ -38,6 +41,16 @@ class RunCounter(counting.Counter):
     def get_deposits(self) -> dict[str, str]:
         """Returns what every node left last."""
         return dict(self._deposits)
+
+    def set_courier_server(self, server: Any) -> None:
+        """Serves peers, and exposes nothing but what they call."""
+        for method in PRIVATE:
+            server.Unbind(method)
+        loopback.start(server)
+
+    def run(self) -> None:
+        """Counts until the program ends."""
+        lp.wait_for_stop()
 
 
 class Drawer:

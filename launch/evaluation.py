@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import dm_env
 import numpy as np
 
+from acme_quant import loopback
 from acme_quant.environment_loop import MAX_FAILURES_IN_A_ROW
 from acme_quant.environments import EpisodeFailed
 from acme_quant.launch import stopping
@@ -125,7 +126,7 @@ class EvaluatorNode:
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an evaluator."""
         server.Unbind("run")
-        server.Start()
+        loopback.start(server)
 
     def run(self) -> None:
         """Evaluates until the program ends."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from acme.utils import loggers
 
+from acme_quant import loopback
 from acme_quant.launch import stopping
 from acme_quant.launch.saving import LearnerSaver
 from acme_quant.learner import ConsistentLearner, PublishingLearner
@@ -38,7 +39,7 @@ class LearnerNode:
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
         server.Unbind("run")
-        server.Start()
+        loopback.start(server)
 
     def run(self) -> None:
         """Learns until the program ends."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from acme.utils import loggers
 
+from acme_quant import loopback
 from acme_quant.launch import stopping
 from acme_quant.launch.counter import Drawer
 from acme_quant.policy import QuantizedPolicy
@@ -54,7 +55,7 @@ class QuantizerNode:
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
         server.Unbind("run")
-        server.Start()
+        loopback.start(server)
 
     def run(self) -> None:
         """Publishes until the program ends, then leaves the last policy as a file."""

@@ -15,6 +15,8 @@ from launchpad import address as lp_address
 from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
+from acme_quant import loopback
+
 if TYPE_CHECKING:
     import reverb
 
@@ -51,5 +53,6 @@ class ReplayNode(lp.PyNode):
 
         port = lp_address.get_port_from_address(self._address.resolve())
         server = reverb.Server(tables=self._make_tables(), port=port)
+        loopback.listen_on_loopback(port)
         worker_manager.wait_for_stop()
         server.stop()

@@ -35,6 +35,7 @@ def test_a_courier_call_to_nobody_is_given_up() -> None:
 def test_silence_is_borne_for_a_while_and_then_raised() -> None:
     now = 0.0
     silence = calls.Silence("learner", max_silence_s=10, clock=lambda: now)
+    silence.answered()
     now = 9.0
     silence.failed(OSError("refused"))
     silence.answered()
@@ -45,3 +46,13 @@ def test_silence_is_borne_for_a_while_and_then_raised() -> None:
     with pytest.raises(calls.PeerSilent, match=expected):
         silence.failed(OSError("a\nrefused"))
     assert silence.failures == 3
+
+
+def test_a_peer_that_starts_has_longer() -> None:
+    now = 0.0
+    silence = calls.Silence("learner", max_silence_s=10, clock=lambda: now)
+    now = 299.0
+    silence.failed(TimeoutError())
+    now = 301.0
+    with pytest.raises(calls.PeerSilent, match="within 300 s.*TimeoutError"):
+        silence.failed(TimeoutError())
