@@ -7,6 +7,11 @@ import sys
 
 COMMANDS = {
     "train": ("acme_quant.launch.train", "train an agent with quantized actors"),
+    "evaluate": (
+        "acme_quant.launch.evaluate",
+        "compare the int8 and the float32 policy of a checkpoint",
+    ),
+    "doctor": ("acme_quant.launch.doctor", "look at this machine, say what to mend"),
     "compare": ("acme_quant.launch.compare", "train in several number formats"),
     "bench": ("acme_quant.bench.cli", "measure policies, publishing and actors"),
 }

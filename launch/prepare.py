@@ -68,7 +68,7 @@ def prepare(run: Run) -> tuple[Any, Any]:
     """
     spec = check(run)
     check_workdir(run.workdir)
-    return spec, _lower(run, spec) if run.config.actor == "engine" else None
+    return spec, lower(run, spec) if run.config.actor == "engine" else None
 
 
 def check(run: Run) -> Any:
@@ -154,7 +154,12 @@ def check_workdir(workdir: pathlib.Path) -> None:
         raise UsageError(f"expected a writable folder, got --workdir={workdir}.")
 
 
-def _lower(run: Run, spec: Any) -> Any:
+def lower(run: Run, spec: Any) -> Any:
+    """Returns the lowered policy of a run.
+
+    Raises:
+      UsageError: if it cannot be lowered, naming the operation.
+    """
     import gym_notices.notices
 
     # Acme imports the old gym, which prints a notice about its age.

@@ -116,6 +116,10 @@ class AtariEnvironment(dm_env.Environment):
         self._stack[..., -1] = image
         return self._stack
 
+    def screen(self) -> np.ndarray:
+        """Returns what the console shows, uint8 [height, width, 3]."""
+        return self._ale.getScreenRGB()
+
     def observation_spec(self) -> specs.Array:
         """Returns uint8 [84, 84, 4]."""
         return specs.Array((SIZE, SIZE, STACK), np.uint8, name="observation")

@@ -18,8 +18,10 @@ from acme_quant.environments.errors import UnknownEnvironment
 _UNBOUNDED = 1e10
 
 
-def make(name: str, seed: int) -> dm_env.Environment:
+def make(name: str, seed: int, drawn: bool = False) -> dm_env.Environment:
     """Returns the suite's environment `domain:task`, its random state from `seed`.
+
+    One that is to be drawn needs an OpenGL, and the suite imported with it.
 
     Raises:
       UnknownEnvironment: naming the nearest tasks.
@@ -33,7 +35,8 @@ def make(name: str, seed: int) -> dm_env.Environment:
         )
     random = np.random.RandomState(seed % 2**32)
     environment = suite.load(domain, task, task_kwargs={"random": random})
-    _forgo_rendering(environment.physics)
+    if not drawn:
+        _forgo_rendering(environment.physics)
     spec = environment.action_spec()
     if (np.abs(spec.maximum) >= _UNBOUNDED).any():
         # Domain lqr: scaling to +-1e10 would blow up its physics at the first step,
