@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -112,18 +113,24 @@ def test_actor_learns_of_new_policies_from_the_learner(program: Any) -> None:
     )
     before = actor.client.policy
     assert before.quantizer == "int8" and before.version == 1
-    feed(actor, 60)
+
+    # The rate limiter lets neither run far ahead of the other.
+    def learn() -> None:
+        while True:
+            learner.step()
+
+    threading.Thread(target=learn, daemon=True).start()
     # The target network, which D4PG's learner hands out, follows every 100 steps.
-    for _ in range(101):
-        learner.step()
-    deadline = time.monotonic() + 20
+    feed(actor, 150)
+    deadline = time.monotonic() + 60
     while actor.client.version == 1 and time.monotonic() < deadline:
+        time.sleep(0.5)
         actor.update(wait=True)
-        time.sleep(0.02)
     assert actor.client.version > 1
     rng = np.random.default_rng(1)
     seen = observation(rng)
-    batched = tf.nest.map_structure(lambda x: x[None], seen)
+    # The learner waits for data by now: networks and policy stand still.
+    batched = tf.nest.map_structure(lambda x: tf.constant(x[None]), seen)
     expected = deterministic_policy((online, target))(batched)[0]
     # 8 bits of weight: a hundredth of an action's range of 4 is far above the error.
     np.testing.assert_allclose(actor.client.policy(seen), expected, atol=0.04)
