@@ -62,16 +62,20 @@ def make_learner(
     import tensorflow as tf
     from acme.utils import counting
 
+    from acme_quant import data_wait
     from acme_quant import learner as learners
-    from acme_quant.launch import learner_state, saving
+    from acme_quant.launch import learner_state, learner_times, saving
     from acme_quant.launch.learner import LearnerNode
 
     tf.random.set_seed(run.node_seed("learner"))
-    logger = make_logger(
-        run.workdir, "learner", "learner_steps", started, run.config.log_every_s
+    builder = data_wait.TimedBuilder(run.agent.make_acme_builder(run.agent_config))
+    logger = learner_times.LearnerTimes(
+        make_logger(run.workdir, "learner", "learner_steps", started),
+        builder,
+        run.config.log_every_s,
     )
     acme_learner = run.agent.make_learner(
-        run.agent.make_acme_builder(run.agent_config),
+        builder,
         run.agent.make_learner_networks(spec, run.agent_config),
         reverb.Client(replay),
         counting.Counter(counter, "learner", time_delta=COUNTER_PERIOD_S),
@@ -83,10 +87,11 @@ def make_learner(
     saver = saving.LearnerSaver(run, spec, state, policy, counter, started)
     steps = run.start.learner_steps
     if not run.config.colocate_quantizer:
-        learner = learners.ConsistentLearner(acme_learner, steps)
+        learner = logger.learner = learners.ConsistentLearner(acme_learner, steps)
         return LearnerNode(learner, logger, saver)
     publisher = functools.partial(_make_publisher, run, graph)
     learner = learners.PublishingLearner(acme_learner, publisher, steps)
+    logger.learner = learner
     saver.policy_version = lambda: int(learner.get_status()["version"])
     return LearnerNode(learner, logger, saver)
 
