@@ -90,7 +90,7 @@ class Watched:
         """Watches a dm_env environment, or a vector environment of `num_envs`."""
         self._environment = environment
         self._n_step = n_step
-        self._lengths = np.zeros(num_envs, np.int64)
+        self._lengths = [0] * num_envs
         self.num_envs = num_envs
         self.steps = self.items = 0
         self.raises_when: threading.Event | None = None
@@ -101,7 +101,7 @@ class Watched:
 
     def reset(self) -> dm_env.TimeStep:
         """Resets the environment."""
-        self._lengths[:] = 0
+        self._lengths = [0] * self.num_envs
         return self._environment.reset()
 
     def step(self, action: Any) -> dm_env.TimeStep:
@@ -109,16 +109,23 @@ class Watched:
         if self.raises_when is not None and self.raises_when.is_set():
             raise Stopped
         timestep = self._environment.step(action)
-        kinds = np.atleast_1d(timestep.step_type)
-        stepped = kinds != dm_env.StepType.FIRST
-        count = int(stepped.sum())
-        self.steps += count
-        # One item a step, and at its end those of the n - 1 shorter windows.
-        self.items += count
-        self._lengths = np.where(stepped, self._lengths + 1, 0)
-        for length in self._lengths[kinds == dm_env.StepType.LAST]:
-            self.items += min(int(length), self._n_step) - 1
+        if isinstance(timestep.step_type, np.ndarray):
+            for i, kind in enumerate(timestep.step_type.tolist()):
+                self._count(i, kind)
+        else:
+            self._count(0, timestep.step_type)
         return timestep
+
+    def _count(self, index: int, kind: int) -> None:
+        if kind == dm_env.StepType.FIRST:
+            self._lengths[index] = 0
+            return
+        self._lengths[index] += 1
+        self.steps += 1
+        self.items += 1
+        # At its end an episode has the windows of 1 to n - 1 steps, too.
+        if kind == dm_env.StepType.LAST:
+            self.items += min(self._lengths[index], self._n_step) - 1
 
 
 def agent_of(spec: Any, hidden: int) -> tuple[Any, Any]:
