@@ -24,7 +24,7 @@ import tree
 from acme import specs, types
 from acme.adders import base
 
-from acme_quant import replay_client
+from acme_quant import calls, replay_client
 from acme_quant.timing import ADDER, WAITING, StageClock
 
 # `acme.adders.reverb.DEFAULT_PRIORITY_TABLE`, whose module imports TensorFlow.
@@ -49,7 +49,7 @@ class ItemWriter:
         *,
         chunk_length: int = 16,
         max_in_flight_items: int = 24,
-        server_timeout_s: float = 60.0,
+        server_timeout_s: float = calls.MAX_SILENCE_S,
     ) -> None:
         """Prepares the writer; the stream is opened by the first row.
 

@@ -1,4 +1,4 @@
-"""An environment whose step fails when it is told to; its factory is a run's --env."""
+"""An environment that breaks for good after a while; its factory is a run's --env."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAILS_AT = 150
 
 
 class Faulty(dm_env.Environment):
-    """Twenty steps an episode; raises at step FAILS_AT of its life."""
+    """Twenty steps an episode; every step from FAILS_AT of its life on raises."""
 
     def __init__(self) -> None:
         self._episode = self._life = 0
@@ -24,7 +24,7 @@ class Faulty(dm_env.Environment):
     def step(self, action: Any) -> dm_env.TimeStep:
         self._episode += 1
         self._life += 1
-        if self._life == FAILS_AT:
+        if self._life >= FAILS_AT:
             raise RuntimeError("the robot fell off the table")
         observation = np.full(3, self._episode, np.float32)
         if self._episode == 20:

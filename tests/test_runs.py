@@ -108,7 +108,9 @@ def test_other_arms_run_to_their_end(
 
 
 def test_failing_node_ends_the_run_and_is_named(tmp_path: pathlib.Path) -> None:
-    result = whole_run.train(tmp_path, "--env=faulty_environment:make")
+    result = whole_run.train(
+        tmp_path, "--env=faulty_environment:make", "--actor_failures=stop"
+    )
     assert result.returncode == 1
     assert "actor_" in result.stderr
     assert "the robot fell off the table" in result.stderr

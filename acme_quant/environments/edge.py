@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import dm_env
@@ -45,21 +44,21 @@ class EdgeEnvironment(dm_env.Environment):
         spec, self._read = observations.make_reader(environment.observation_spec())
         self._observation_spec = spec
         _check_reward_spec(environment.reward_spec())
-        self._failures = _physics_errors()
         self._resets = True
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode; reward and discount of its first time step are None.
 
         Raises:
-          EpisodeFailed: if the physics fail or the observation is not finite.
+          EpisodeFailed: if the environment raises, whatever it is (a diverged
+            physics is the usual one), or the observation is not finite.
           OutOfSpec: if the observation does not fit the environment's spec.
         """
         self._resets = True
         try:
             timestep = self.environment.reset()
-        except self._failures as error:
-            raise EpisodeFailed(str(error)) from error
+        except Exception as error:
+            raise EpisodeFailed(_words(error)) from error
         observation = self._read(timestep.observation)
         self._resets = False
         return dm_env.TimeStep(dm_env.StepType.FIRST, None, None, observation)
@@ -71,17 +70,18 @@ class EdgeEnvironment(dm_env.Environment):
           action: float [n] within [-1, 1] (clipped), or an index.
 
         Raises:
-          EpisodeFailed: if the action is NaN, the physics fail, or what comes back is
-            not finite.
+          EpisodeFailed: if the action is NaN, the environment raises, or what comes
+            back is not finite.
           OutOfSpec: if what comes back does not fit the environment's spec.
         """
         if self._resets:
             return self.reset()
         self._resets = True  # Stays so if anything below raises.
+        written = self._actions.write(action)
         try:
-            timestep = self.environment.step(self._actions.write(action))
-        except self._failures as error:
-            raise EpisodeFailed(str(error)) from error
+            timestep = self.environment.step(written)
+        except Exception as error:  # Whatever it is, another episode may go well.
+            raise EpisodeFailed(_words(error)) from error
         step_type, reward, discount, observation = timestep
         observation = self._read(observation)
         self._resets = step_type is dm_env.StepType.LAST
@@ -111,10 +111,9 @@ class EdgeEnvironment(dm_env.Environment):
         self.environment.close()
 
 
-def _physics_errors() -> tuple[type[Exception], ...]:
-    """Returns dm_control's physics error, if anything has imported dm_control."""
-    control = sys.modules.get("dm_control.rl.control")
-    return (control.PhysicsError,) if control else ()
+def _words(error: Exception) -> str:
+    """Returns an error of the environment in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _check_reward_spec(spec: Any) -> None:
