@@ -26,7 +26,7 @@
 #include "codes.h"
 #include "rows.h"
 
-enum { COLUMNS = 4, CHUNK = 1024, PREFETCH_BYTES = 512 };
+enum { COLUMNS = 4, CHUNK_BYTES = 2048 };
 
 /* Four weight rows of a product with `left` rows left; the last one stands in for
  * those beyond it, and its sums are not stored. */
@@ -239,10 +239,11 @@ BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32
  * w[c] point to the chunk of weight row c that starts at k. */
 #define PRODUCT_OF_ROWS(name, weight, input, output, block, WIDE) \
   static void name(const weight *weights, const input *x, product_shape s, output *y) { \
-    _Alignas(32) input buffer[COLUMNS][CHUNK]; \
+    _Alignas(32) input buffer[COLUMNS][CHUNK_BYTES / sizeof(input)]; \
+    const int64_t chunk = CHUNK_BYTES / sizeof(input); \
     (void)buffer; \
-    for (int64_t k = 0; k < s.inputs; k += CHUNK) { \
-      int64_t width = s.inputs - k < CHUNK ? s.inputs - k : CHUNK; \
+    for (int64_t k = 0; k < s.inputs; k += chunk) { \
+      int64_t width = s.inputs - k < chunk ? s.inputs - k : chunk; \
       for (int64_t n = 0; n < s.outputs; n += COLUMNS) { \
         int64_t left = s.outputs - n, m = 0; \
         const input *w[COLUMNS]; \

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums [rows, outputs] are made and turned to floats in parts that stay in L1. */
+/* Sums [rows, outputs] are made and turned into outputs in parts that stay in L1. */
 enum { SUMS = 4096, WIDE_ROWS = 4, ALIGNMENT = 64 };
 
 /* Rows of a value stand `stride` apart, with zeros beyond the width. */
@@ -22,15 +22,22 @@ struct engine {
   int64_t capacity, scratch_bytes;
   void *allocation;
   value *values;
-  float *patches;        /* [BLOCK_ROWS, Kp] of conv2d */
+  float *patches;        /* [BLOCK_ROWS, row_stride(K)] of conv2d */
   float *wide;           /* [WIDE_ROWS, Kp], weights widened to float32 */
-  int16_t *codes;        /* [BLOCK_ROWS, Kp], quantized input rows */
+  int16_t *codes;        /* [BLOCK_ROWS, row_stride(K)], quantized input rows */
   float *input_scales;   /* [BLOCK_ROWS] */
   int32_t *input_sums;   /* [BLOCK_ROWS] */
   int32_t *sums;         /* [SUMS] */
+  float *float_sums;     /* [SUMS] */
 };
 
-/* The widest padded input of products: of all, of conv2d, of widened weights. */
+/* Rows a multiple of a kilobyte apart would share a few sets of the cache. */
+static int64_t row_stride(int64_t width) {
+  int64_t stride = padded(width);
+  return stride % 256 ? stride : stride + ROW;
+}
+
+/* The widest input of products: quantized, of conv2d, of widened weights. */
 typedef struct {
   int64_t input, patch, wide;
 } widest;
@@ -53,7 +60,7 @@ static int64_t layout_work(const layout *l) {
 
 static int64_t row_floats(const layout *l) {
   int64_t total = 0;
-  for (int64_t v = 0; v < l->value_count; v++) total += padded(l->value_widths[v]);
+  for (int64_t v = 0; v < l->value_count; v++) total += row_stride(l->value_widths[v]);
   return total;
 }
 
@@ -97,7 +104,7 @@ static widest widest_of(const layout *l) {
   for (int64_t i = 0; i < l->op_count; i++) {
     const op_record *op = &l->ops[i];
     if (!op_is_product(op)) continue;
-    int64_t width = padded(op->inputs);
+    int64_t width = op->inputs;
     if (op->activation_max && width > w.input) w.input = width;
     if (op->kind == KIND_conv2d && width > w.patch) w.patch = width;
     if (op_is_integer(op) && !op->activation_max && width > w.wide) w.wide = width;
@@ -121,14 +128,15 @@ static void *take(arena *a, int64_t count, size_t size) {
 static void place(engine *e, arena *a, int64_t rows) {
   const layout *l = &e->layout;
   widest w = widest_of(l);
-  e->codes = take(a, BLOCK_ROWS * w.input, sizeof *e->codes);
-  e->patches = take(a, BLOCK_ROWS * w.patch, sizeof *e->patches);
-  e->wide = take(a, WIDE_ROWS * w.wide, sizeof *e->wide);
+  e->codes = take(a, BLOCK_ROWS * row_stride(w.input), sizeof *e->codes);
+  e->patches = take(a, BLOCK_ROWS * row_stride(w.patch), sizeof *e->patches);
+  e->wide = take(a, WIDE_ROWS * padded(w.wide), sizeof *e->wide);
   e->input_scales = take(a, BLOCK_ROWS, sizeof *e->input_scales);
   e->input_sums = take(a, BLOCK_ROWS, sizeof *e->input_sums);
   e->sums = take(a, SUMS, sizeof *e->sums);
+  e->float_sums = take(a, SUMS, sizeof *e->float_sums);
   for (int64_t v = 0; v < l->value_count; v++) {
-    e->values[v].stride = padded(l->value_widths[v]);
+    e->values[v].stride = row_stride(l->value_widths[v]);
     e->values[v].rows = take(a, rows * e->values[v].stride, sizeof(float));
   }
 }
@@ -170,18 +178,15 @@ static row_parameters parameters(const run *r, const op_record *op) {
   return p;
 }
 
-/* Outputs start .. start + s.outputs of quantized rows. */
+/* Outputs start .. start + s.outputs of a product. */
 static void integer_part(const run *r, const op_record *op, int64_t start,
-                         product_shape s, float *y) {
+                         product_shape s, float *y, int64_t y_stride) {
   const engine *e = r->e;
   const uint8_t *weight = tensor(r, op->weight);
-  product_shape part = s;
-  part.y_stride = s.outputs;
   if (op->format == FORMAT_int8)
-    r->k->product_int8((const int8_t *)weight + start * s.inputs, e->codes, part,
-                       e->sums);
+    r->k->product_int8((const int8_t *)weight + start * s.inputs, e->codes, s, e->sums);
   else
-    r->k->product_int4(weight + start * s.inputs / 2, e->codes, part, e->sums);
+    r->k->product_int4(weight + start * s.inputs / 2, e->codes, s, e->sums);
   const int32_t *zero_point = tensor(r, op->zero_point);
   const float *bias = tensor(r, op->bias);
   dequantization d = {.scale = (const float *)tensor(r, op->scale) + start,
@@ -190,40 +195,24 @@ static void integer_part(const run *r, const op_record *op, int64_t start,
   for (int64_t m = 0; m < s.rows; m++) {
     d.input_scale = e->input_scales[m];
     d.input_sum = e->input_sums[m];
-    float *row = y + m * s.y_stride + start;
-    r->k->dequantize_row(e->sums + m * s.outputs, s.outputs, d, row);
+    float *row = y + m * y_stride + start;
+    r->k->dequantize_row(e->sums + m * s.y_stride, s.outputs, d, row);
     r->k->activate_row(row, s.outputs, op->activation);
   }
 }
 
-static void integer_product(const run *r, const op_record *op, const float *x,
-                            product_shape s, float *y) {
-  const engine *e = r->e;
-  for (int64_t m = 0; m < s.rows; m++)
-    e->input_scales[m] =
-        r->k->quantize_row(x + m * s.x_stride, op->inputs, op->activation_max,
-                           e->codes + m * s.inputs, &e->input_sums[m]);
-  product_shape part = s;
-  part.x_stride = s.inputs;
-  int64_t most = SUMS / s.rows / ROW * ROW;
-  for (int64_t start = 0; start < s.outputs; start += most) {
-    part.outputs = s.outputs - start < most ? s.outputs - start : most;
-    integer_part(r, op, start, part, y);
-  }
-}
-
 /* Integer weights against float rows: a few weight rows are widened at a time. */
-static void widened_product(const run *r, const op_record *op, const float *x,
-                            product_shape s, float *y) {
+static void widened_part(const run *r, const op_record *op, int64_t start,
+                         const float *x, product_shape s, float *sums) {
   float *wide = r->e->wide;
   const uint8_t *weight = tensor(r, op->weight);
   const float *scale = tensor(r, op->scale);
   const int32_t *zero_point = tensor(r, op->zero_point);
   product_shape part = s;
-  for (int64_t start = 0; start < s.outputs; start += WIDE_ROWS) {
-    part.outputs = s.outputs - start < WIDE_ROWS ? s.outputs - start : WIDE_ROWS;
+  for (int64_t first = 0; first < s.outputs; first += WIDE_ROWS) {
+    part.outputs = s.outputs - first < WIDE_ROWS ? s.outputs - first : WIDE_ROWS;
     for (int64_t i = 0; i < part.outputs; i++) {
-      int64_t n = start + i;
+      int64_t n = start + first + i;
       int32_t shift = zero_point ? zero_point[n] : 0;
       float *row = wide + i * s.inputs;
       if (op->format == FORMAT_int8)
@@ -232,38 +221,56 @@ static void widened_product(const run *r, const op_record *op, const float *x,
       else
         r->k->widen_int4(weight + n * s.inputs / 2, s.inputs, shift, scale[n], row);
     }
-    r->k->product_float32(wide, x, part, y + start);
+    r->k->product_float32(wide, x, part, sums + first);
   }
 }
 
-static void float_product(const run *r, const op_record *op, const float *x,
-                          product_shape s, float *y) {
+static void float_part(const run *r, const op_record *op, int64_t start, const float *x,
+                       product_shape s, float *y, int64_t y_stride) {
+  float *sums = r->e->float_sums;
+  const uint8_t *weight = tensor(r, op->weight);
   if (op->format == FORMAT_float32)
-    r->k->product_float32(tensor(r, op->weight), x, s, y);
+    r->k->product_float32((const float *)weight + start * s.inputs, x, s, sums);
   else if (op->format == FORMAT_float16)
-    r->k->product_float16(tensor(r, op->weight), x, s, y);
+    r->k->product_float16((const uint16_t *)weight + start * s.inputs, x, s, sums);
   else
-    widened_product(r, op, x, s, y);
-  row_parameters bias = {.bias = tensor(r, op->bias), .bias_step = 1};
+    widened_part(r, op, start, x, s, sums);
+  const float *bias = tensor(r, op->bias);
+  row_parameters shift = {.bias = bias ? bias + start : NULL, .bias_step = 1};
   for (int64_t m = 0; m < s.rows; m++) {
-    float *row = y + m * s.y_stride;
-    if (bias.bias) r->k->affine_row(row, s.outputs, bias, row);
+    float *row = y + m * y_stride + start;
+    r->k->affine_row(sums + m * s.y_stride, s.outputs, shift, row);
     r->k->activate_row(row, s.outputs, op->activation);
   }
+}
+
+static void quantize_rows(const run *r, const op_record *op, const float *x,
+                          int64_t x_stride, int64_t rows, int64_t stride) {
+  const engine *e = r->e;
+  for (int64_t m = 0; m < rows; m++)
+    e->input_scales[m] =
+        r->k->quantize_row(x + m * x_stride, op->inputs, op->activation_max,
+                           e->codes + m * stride, &e->input_sums[m]);
 }
 
 /* x [rows, K] -> y [rows, N], with the activation; at most BLOCK_ROWS rows. */
 static void product(const run *r, const op_record *op, const float *x,
                     int64_t x_stride, int64_t rows, float *y, int64_t y_stride) {
-  product_shape s = {.rows = rows,
-                     .outputs = op->outputs,
-                     .inputs = padded(op->inputs),
-                     .x_stride = x_stride,
-                     .y_stride = y_stride};
-  if (op->activation_max)
-    integer_product(r, op, x, s, y);
-  else
-    float_product(r, op, x, s, y);
+  bool quantized = op->activation_max > 0;
+  product_shape s = {.rows = rows, .inputs = padded(op->inputs), .x_stride = x_stride};
+  if (quantized) {
+    s.x_stride = row_stride(op->inputs);
+    quantize_rows(r, op, x, x_stride, rows, s.x_stride);
+  }
+  int64_t most = SUMS / rows / ROW * ROW;
+  for (int64_t start = 0; start < op->outputs; start += most) {
+    s.outputs = op->outputs - start < most ? op->outputs - start : most;
+    s.y_stride = s.outputs;
+    if (quantized)
+      integer_part(r, op, start, s, y, y_stride);
+    else
+      float_part(r, op, start, x, s, y, y_stride);
+  }
 }
 
 /* The part of an image under the kernel at one position, zeros outside. */
@@ -290,7 +297,7 @@ static void gather_patch(const op_record *op, const float *image, int64_t positi
 }
 
 static void convolve(const run *r, const op_record *op, const float *image, float *y) {
-  int64_t positions = op_positions(op), stride = padded(op->inputs);
+  int64_t positions = op_positions(op), stride = row_stride(op->inputs);
   float *patches = r->e->patches;
   for (int64_t start = 0; start < positions; start += BLOCK_ROWS) {
     int64_t count = positions - start < BLOCK_ROWS ? positions - start : BLOCK_ROWS;

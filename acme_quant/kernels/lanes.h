@@ -65,8 +65,21 @@ LANES_INLINE f8 choose(i8 mask, f8 a, f8 b) {
 }
 
 /* x where x is not a number. */
-LANES_INLINE f8 at_least(f8 x, f8 low) { return choose(x < low, low, x); }
-LANES_INLINE f8 at_most(f8 x, f8 high) { return choose(x > high, high, x); }
+LANES_INLINE f8 at_least(f8 x, f8 low) {
+#ifdef LANES_AVX2
+  return (f8)_mm256_max_ps((__m256)low, (__m256)x);
+#else
+  return choose(x < low, low, x);
+#endif
+}
+
+LANES_INLINE f8 at_most(f8 x, f8 high) {
+#ifdef LANES_AVX2
+  return (f8)_mm256_min_ps((__m256)high, (__m256)x);
+#else
+  return choose(x > high, high, x);
+#endif
+}
 
 LANES_INLINE f8 magnitude(f8 x) { return (f8)((i8)x & 0x7fffffff); }
 
@@ -82,7 +95,8 @@ LANES_INLINE i8 rounded(f8 x) { return (i8)(x + ROUNDER) - (i8)splat(ROUNDER); }
 
 /* exp(x) = (1 + fraction) * power with |fraction| < 0.42 and power = 2**n, after
  * Cephes' expf (Moshier): n = round(x / log 2), r = x - n log 2 in two parts, and a
- * polynomial for exp(r) - 1. x must lie in [-87, 88]. */
+ * polynomial for exp(r) - 1, in pairs of terms as a long chain of sums would wait for
+ * itself. x must lie in [-87, 88] or be NaN. */
 typedef struct {
   f8 fraction, power;
 } split_exp;
@@ -91,14 +105,13 @@ LANES_INLINE split_exp exp_parts(f8 x) {
   f8 shifted = x * 1.44269504088896341f + ROUNDER;
   f8 n = shifted - ROUNDER;
   f8 r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-  f8 p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  f8 square = r * r;
+  f8 fifth = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  f8 third = r * 8.3334519073e-3f + 4.1665795894e-2f;
+  f8 first = r * 1.6666665459e-1f + 5.0000001201e-1f;
+  f8 p = (fifth * square + third) * square + first;
   u8 power = ((u8)shifted << 23) + (127u << 23);
-  return (split_exp){p * (r * r) + r, (f8)power};
+  return (split_exp){p * square + r, (f8)power};
 }
 
 LANES_INLINE f8 within_exp_range(f8 x) {
@@ -110,28 +123,33 @@ LANES_INLINE f8 exp_lanes(f8 x) {
   return e.fraction * e.power + e.power;
 }
 
-/* exp(x) - 1 without its cancellation near 0. */
+/* exp(x) - 1 without its cancellation near 0; x within the range of exp_parts. */
 LANES_INLINE f8 expm1_lanes(f8 x) {
-  split_exp e = exp_parts(within_exp_range(x));
+  split_exp e = exp_parts(x);
   return e.fraction * e.power + (e.power - 1);
 }
 
 /* tanh |x| = e / (e + 2) with e = exp(2|x|) - 1; it is 1 in float32 from 10 on. */
 LANES_INLINE f8 tanh_lanes(f8 x) {
-  f8 e = expm1_lanes(at_most(magnitude(x), splat(10)) * 2);
+  f8 size = at_most(magnitude(x), splat(10));
+  f8 e = expm1_lanes(size + size);
   f8 y = e / (e + 2);
   return (f8)((i8)y | ((i8)x & (i8)splat(-0.0f)));
+}
+
+LANES_INLINE f8 expm1_of_negative(f8 x) {
+  return expm1_lanes(at_least(at_most(x, splat(0)), splat(-87)));
 }
 
 LANES_INLINE f8 relu_lanes(f8 x) { return at_least(x, splat(0)); }
 
 LANES_INLINE f8 elu_lanes(f8 x) {
-  return choose(x > 0, x, expm1_lanes(at_most(x, splat(0))));
+  return choose(x > 0, x, expm1_of_negative(x));
 }
 
 /* Klambauer et al. 2017, "Self-Normalizing Neural Networks". */
 LANES_INLINE f8 selu_lanes(f8 x) {
-  f8 negative = expm1_lanes(at_most(x, splat(0))) * 1.6732632423543772f;
+  f8 negative = expm1_of_negative(x) * 1.6732632423543772f;
   return choose(x > 0, x, negative) * 1.0507009873554805f;
 }
 
@@ -144,7 +162,7 @@ LANES_INLINE f8 log1p_lanes(f8 t) {
   f8 square = z * z;
   f8 p = splat(1.0f / 15);
   for (int k = 13; k >= 1; k -= 2) p = p * square + 1.0f / (float)k;
-  return p * z * 2;
+  return p * (z + z);
 }
 
 /* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)) */
