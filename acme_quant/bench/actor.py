@@ -8,7 +8,8 @@ The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor,
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
 over the actors; microseconds are per environment step, their mean over the actors.
 Before a line is printed, replay must have received every transition the environments
-made. Start-up is from the start of an actor's process to its first action.
+made. `cpu` is the processor time of the whole process per step, gRPC's threads included.
+Start-up is from the start of an actor's process to its first action.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Row:
     us_policy: float
     us_adder: float
     us_update: float
+    us_cpu: float
     startup_s: float
     rss_mb: float
     threads: int
@@ -227,7 +229,7 @@ def summarize(plan: Plan, measured: list[Measured]) -> Row:
 
     stages = {
         f"us_{stage}": round(mean(one.microseconds[stage] for one in measured), 2)
-        for stage in ("environment", "policy", "adder", "update")
+        for stage in ("environment", "policy", "adder", "update", "cpu")
     }
     return Row(
         **dataclasses.asdict(plan),
@@ -257,6 +259,7 @@ def line(row: Row, acme: Row | None) -> str:
         f"{row.task:28} 3x{row.hidden:<5} {row.arm:8} {row.actors} actors "
         f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
         f"environment {row.us_environment:7.1f} policy {row.us_policy:7.1f} "
-        f"adder {row.us_adder:7.1f} update {row.us_update:5.1f}  "
+        f"adder {row.us_adder:7.1f} update {row.us_update:5.1f} "
+        f"cpu {row.us_cpu:7.1f}  "
         f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
     )

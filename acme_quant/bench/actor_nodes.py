@@ -59,7 +59,9 @@ class Measured:
       steps: environment steps in the measured time.
       seconds: the measured time.
       items: transitions that replay must hold of this actor, warm-up included.
-      microseconds: per stage of a step: environment, policy, adder, update.
+      microseconds: per stage of a step: environment, policy, adder, update; and "cpu",
+        the processor time of the whole process per step, which is the same on a busy
+        machine.
       startup_s: from the start of the process to the first action.
       rss_mb: largest resident memory.
       threads: threads of the process while it acts.
@@ -243,9 +245,9 @@ def _observe(loop: Any, started: float, seconds: float, pipe: Any) -> dict[str, 
     time.sleep(min(2.0, seconds))
     pipe.send("warm")
     pipe.recv()
-    before = loop.environment.steps, loop.stages(), time.perf_counter()
+    before = _state(loop)
     time.sleep(seconds)
-    after = loop.environment.steps, loop.stages(), time.perf_counter()
+    after = _state(loop)
     steps = after[0] - before[0]
     return {
         "steps": steps,
@@ -257,6 +259,12 @@ def _observe(loop: Any, started: float, seconds: float, pipe: Any) -> dict[str, 
         "startup_s": startup_s,
         "threads": len(os.listdir("/proc/self/task")) - 1,  # But this one.
     }
+
+
+def _state(loop: Any) -> tuple[int, dict[str, float], float]:
+    """Returns steps, seconds by stage, and the time."""
+    stages = {**loop.stages(), "cpu": time.process_time()}
+    return loop.environment.steps, stages, time.perf_counter()
 
 
 def _age_s() -> float:
