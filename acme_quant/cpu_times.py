@@ -51,15 +51,23 @@ class CpuTimes:
         self._seconds["services", os.getpid()] = own
         self._busy = _machine_busy_s() - self._busy_before
 
+    def total(self) -> float:
+        """Returns the CPU seconds of all roles together."""
+        return sum(self._by_role().values())
+
     def shares(self) -> dict[str, float]:
         """Returns role -> share of all CPU time; empty before there is any."""
+        seconds = self._by_role()
+        total = sum(seconds.values())
+        return {role: s / total for role, s in seconds.items()} if total else {}
+
+    def _by_role(self) -> dict[str, float]:
         seconds = dict.fromkeys(ROLES, 0.0)
         for (role, _), used in self._seconds.items():
             seconds[role] += used
         # The kernel's tick counts the machine coarser than the processes.
         seconds["other"] += max(0.0, self._busy - sum(seconds.values()))
-        total = sum(seconds.values())
-        return {role: s / total for role, s in seconds.items()} if total else {}
+        return seconds
 
 
 def _process_s(pid: int) -> tuple[float | None, float]:

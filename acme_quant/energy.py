@@ -33,7 +33,7 @@ from acme_quant.cpu_times import ROLES, CpuTimes
 
 DEFAULT_COUNTRY = "USA"
 FIELDS = (
-    *("wall_s", "metered_s", "kwh", "kwh_cpu", "kwh_gpu", "kwh_ram", "kg_co2"),
+    *("wall_s", "metered_s", "cpu_s", "kwh", "kwh_cpu", "kwh_gpu", "kwh_ram", "kg_co2"),
     *("country", "method", "missing", "final"),
     *(f"kwh_{role}" for role in ROLES),
 )
@@ -59,6 +59,7 @@ class Energy:
       missing: parts that are not in `kwh`, in words.
       shares: role -> part of `kwh`, by CPU time; sums to 1, empty when unknown.
       metered_s: seconds that `kwh` covers.
+      cpu_s: CPU seconds that the machine was busy in them, all processors together.
       parts: "cpu", "gpu", "ram" -> kilowatt hours; None when unknown.
     """
 
@@ -68,6 +69,7 @@ class Energy:
     missing: tuple[str, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
     metered_s: float = 0.0
+    cpu_s: float = 0.0
     parts: Mapping[str, Optional[float]] = dataclasses.field(default_factory=dict)
 
 
@@ -153,7 +155,7 @@ class EnergyMeter:
             self._path.replace(self._path.with_suffix(".old.csv"))
             rows = []
         for name in FIELDS if rows else ():
-            if name.startswith("k") or name == "metered_s":
+            if name.startswith("k") or name in ("metered_s", "cpu_s"):
                 self._earlier[name] = float(rows[-1][name] or 0.0)
         self._earlier_unknown = bool(rows) and not rows[-1]["kwh"]
         if not rows:
@@ -164,16 +166,18 @@ class EnergyMeter:
     def _flush(
         self, reading: _Reading, cpu_times: CpuTimes, final: bool = False
     ) -> None:
-        energy = self._total(reading, cpu_times.shares())
+        energy = self._total(reading, cpu_times)
         self._energy = energy
         self._write(energy, final)
 
-    def _total(self, reading: _Reading, shares: Mapping[str, float]) -> Energy:
+    def _total(self, reading: _Reading, cpu_times: CpuTimes) -> Energy:
         """Adds the earlier sessions to a reading."""
+        shares = cpu_times.shares()
         now: dict[str, float | None] = {
             "kwh": reading.kwh,
             "kg_co2": reading.kg_co2,
             "metered_s": reading.metered_s,
+            "cpu_s": cpu_times.total(),
             **{f"kwh_{part}": value for part, value in reading.parts.items()},
         }
         for role in ROLES:
@@ -196,6 +200,7 @@ class EnergyMeter:
             missing=missing,
             shares={r: v / whole for r, v in by_role.items()} if whole else {},
             metered_s=total["metered_s"] or 0.0,
+            cpu_s=total["cpu_s"] or 0.0,
             parts={part: total[f"kwh_{part}"] for part in ("cpu", "gpu", "ram")},
         )
 
@@ -203,6 +208,7 @@ class EnergyMeter:
         row: dict[str, Any] = {
             "wall_s": round(time.time() - self._started, 3),
             "metered_s": round(energy.metered_s, 3),
+            "cpu_s": round(energy.cpu_s, 2),
             "kwh": _cell(energy.kwh),
             "kg_co2": _cell(energy.kg_co2),
             "country": self._country,
