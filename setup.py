@@ -47,8 +47,10 @@ setuptools.setup(
     packages=[
         *setuptools.find_packages(include=["acme_quant", "acme_quant.*"]),
         "acme_quant.agents",
+        "acme_quant.agents.presets",
         "acme_quant.launch",
     ],
+    package_data={"acme_quant.agents.presets": ["*.flags"]},
     # `agents` and `launch` are too common as installed top-level names.
     package_dir={"acme_quant.agents": "agents", "acme_quant.launch": "launch"},
     ext_modules=[kernels],
