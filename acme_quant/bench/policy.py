@@ -4,9 +4,9 @@
     acme-quant bench policy --hidden=256 --batches=1 --json=policy.json
 
 The policy is a tanh MLP, 17-h-h-h-6, the same in every engine. Every engine's actions
-are compared with a float64 reference before its time is printed. A time is the best
-of several rounds, in which the engines take turns, so that a busy moment of the machine
-falls on all of them. One thread.
+are compared with a float64 reference before its time is printed. The engines take turns
+for several rounds, so that a busy moment of the machine falls on all of them; a time is
+the best of many short stretches. One thread.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def _targets() -> Iterator[Target]:
 
 
 TARGETS = tuple(_targets())
+STRETCH_S = 0.0005
 SMALL_POLICY_US = 6.0  # Of our int8 at 64, batch 1, Python included.
 
 
@@ -173,17 +174,30 @@ def check(
 
 def take_turns(calls: Sequence[Call], rounds: int, seconds: float) -> List[float]:
     """Returns the best time of each call, in microseconds; the calls take turns."""
-    counts = [max(1, int(seconds / _time(call, 1))) for call in calls]
     best = [float("inf")] * len(calls)
     for _ in range(rounds):
-        for i, (call, count) in enumerate(zip(calls, counts)):
-            best[i] = min(best[i], _time(call, count))
+        for i, call in enumerate(calls):
+            best[i] = min(best[i], turn(call, seconds))
     return [1e6 * time_s for time_s in best]
 
 
-def _time(call: Call, count: int) -> float:
-    """Returns the mean seconds of a call, after one that warms the caches."""
-    call()
+def turn(call: Call, seconds: float) -> float:
+    """Returns the best mean time of a call in short stretches, in seconds.
+
+    A stretch is shorter than a scheduler's time slice, so that some of them run
+    undisturbed however busy the machine is.
+    """
+    call()  # Brings the engine's weights back into the caches.
+    best = stretch(call, 1)
+    count = max(1, int(STRETCH_S / best))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        best = min(best, stretch(call, count))
+    return best
+
+
+def stretch(call: Call, count: int) -> float:
+    """Returns the mean seconds of `count` calls."""
     start = time.perf_counter()
     for _ in range(count):
         call()
@@ -248,6 +262,4 @@ def print_bandwidth(times: Dict[tuple, float]) -> None:
 def copy_bandwidth(nbytes: int) -> float:
     """Returns bytes read and written a second when copying a block again and again."""
     source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-    count = max(1, int(2e7 / nbytes))
-    best = min(_time(lambda: np.copyto(target, source), count) for _ in range(5))
-    return 2 * nbytes / best
+    return 2 * nbytes / turn(lambda: np.copyto(target, source), seconds=0.1)
