@@ -69,10 +69,31 @@ def wrong_policy(graph: object, variables: list, quantizer: str) -> object:
     return quantize_graph(graph, [2 * variable for variable in variables], quantizer)
 
 
-def test_unknown_flags_are_refused(capsys: pytest.CaptureFixture) -> None:
-    assert publish.main(["bench", "--hiden=3"]) == 2
-    assert publish.main(["bench", "extra"]) == 2
-    assert "hiden" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--hiden=3",
+        "extra",
+        "--hidden=many",
+        "--hidden=0",
+        "--quantizers=int7",
+        "--transports=pigeon",
+        "--clients=0",
+        "--rounds=0",
+        "--json=/nowhere/rows.json",
+    ],
+)
+def test_wrong_flags_are_refused_in_one_line(
+    wrong: str, capsys: pytest.CaptureFixture
+) -> None:
+    assert publish.main(["bench", wrong]) == 2
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_help_names_stages_and_flags(capsys: pytest.CaptureFixture) -> None:
+    assert publish.main(["bench", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "unchanged_poll" in out and "--clients" in out
 
 
 def test_the_resident_size_is_in_megabytes() -> None:

@@ -31,7 +31,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence
 import numpy as np
 from absl import flags
 
-from acme_quant import payload
+from acme_quant import payload, quantizers
 from acme_quant.bench import publish_load
 from acme_quant.bench.mlp import mlp_graph
 from acme_quant.bench.publish_nodes import Nodes, Setting, client, nodes, pull
@@ -79,33 +79,51 @@ def define_flags() -> flags.FlagValues:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code."""
+    """Runs the benchmark; returns the exit code, 2 for wrong flags."""
     own = define_flags()
+    if "--help" in argv:
+        print(__doc__, own.get_help(), sep="\n")
+        return 0
     try:
-        extra = own(list(argv))[1:]
-    except flags.Error as error:
+        chosen = read_flags(own, argv)
+        file = open(own.json, "w", encoding="utf-8") if own.json else None
+    except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
         return 2
-    if extra:
-        print(f"{argv[0]}: expected flags alone, got {extra[0]!r}.")
-        return 2
     rows: List[NamedTuple] = []
-    for setting in settings(own):
+    for setting in chosen:
         for row in measure(setting, own):
             print(line(row), flush=True)
             rows.append(row)
-    if own.json:
-        with open(own.json, "w", encoding="utf-8") as file:
+    if file is not None:
+        with file:
             json.dump([row._asdict() for row in rows], file, indent=1)
     return 0
 
 
-def settings(own: flags.FlagValues) -> Iterator[Setting]:
-    """Yields what the flags ask for."""
-    for hidden in own.hidden:
-        for quantizer in own.quantizers:
-            for transport in own.transports:
-                yield Setting(int(hidden), quantizer, transport)
+def read_flags(own: flags.FlagValues, argv: Sequence[str]) -> List[Setting]:
+    """Parses the flags; returns what to measure.
+
+    Raises:
+      absl.flags.Error, ValueError: A flag is unknown or its value makes no sense.
+    """
+    extra = own(list(argv))[1:]
+    if extra:
+        raise ValueError(f"expected flags alone, got {extra[0]!r}.")
+    for transport in own.transports:
+        if transport not in TRANSPORTS:
+            raise ValueError(f"expected transports of {TRANSPORTS}, got {transport!r}.")
+    for quantizer in own.quantizers:
+        quantizers.get(quantizer)
+    counts = [*map(int, own.hidden), *map(int, own.clients), own.rounds]
+    if min(counts) < 1 or own.seconds <= 0 or own.publications < 0:
+        raise ValueError("expected sizes, clients, rounds and seconds above zero.")
+    return [
+        Setting(int(hidden), quantizer, transport)
+        for hidden in own.hidden
+        for quantizer in own.quantizers
+        for transport in own.transports
+    ]
 
 
 def measure(setting: Setting, own: flags.FlagValues) -> Iterator[NamedTuple]:

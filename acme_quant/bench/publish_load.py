@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from typing import Iterator, NamedTuple
+from typing import Dict, Iterator, List, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from acme_quant.bench.publish_nodes import Nodes, Setting, client, run_pullers
 from acme_quant.variable_client import QuantizedVariableClient
 
 MAX_CLIENT_PROCESSES = 8
+WARM_UP = 50
+# gRPC frees the buffers of a message some time after it; what a process needs between
+# two messages is the least of some.
+MEMORY_WINDOW = 50
 
 
 class ScaleRow(NamedTuple):
@@ -28,7 +32,7 @@ class ScaleRow(NamedTuple):
 
 
 class MemoryRow(NamedTuple):
-    """Resident size of a process before and after many publications."""
+    """Resident size of a process at the first and the last of many publications."""
 
     hidden: int
     quantizer: str
@@ -82,25 +86,26 @@ def memory(setting: Setting, running: Nodes, publications: int) -> Iterator[Memo
     )
     observation = np.linspace(-1, 1, 17, dtype=np.float32)
     processes = {"publisher": running.publisher_pid, "actor": os.getpid()}
-    before = {}
-    warm_up = max(publications // 10, 20)
-    for number in range(warm_up + publications):
-        if number == warm_up:
-            before = {name: resident_mb(pid) for name, pid in processes.items()}
+    sizes: Dict[str, List[float]] = {name: [] for name in processes}
+    for _ in range(WARM_UP + publications):
         running.publish()
         actor.update_and_wait()
         actor.policy(observation)
-    for name, pid in processes.items():
-        after = resident_mb(pid)
+        for name, pid in processes.items():
+            sizes[name].append(resident_mb(pid))
+    window = min(MEMORY_WINDOW, publications)
+    for name, size in sizes.items():
+        before = min(size[WARM_UP : WARM_UP + window])
+        after = min(size[-window:])
         yield MemoryRow(
             setting.hidden,
             setting.quantizer,
             setting.transport,
             name,
             publications,
-            before[name],
+            before,
             after,
-            after - before[name],
+            after - before,
         )
     actor.close()
 
