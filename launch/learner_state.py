@@ -55,7 +55,8 @@ class LearnerState:
 def policy_variables(learner: Any) -> Sequence[tf.Variable]:
     """Returns the variables that Acme's learner hands out as its policy."""
     variables = learner._variables
-    return variables["policy"] if isinstance(variables, dict) else variables
+    # D4PG's learner knows its variables by name, DQN's has one list of its one network.
+    return variables["policy"] if isinstance(variables, dict) else variables[0]
 
 
 def _find(learner: Any) -> dict[str, tf.Variable]:

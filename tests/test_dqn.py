@@ -19,6 +19,7 @@ import acme_quant
 from acme_quant import environments
 from acme_quant.agents import dqn, q_networks
 from acme_quant.environments import EdgeEnvironment
+from acme_quant.launch import learner_state
 
 IMAGE = specs.Array((84, 84, 4), np.uint8, name="observation")
 ROW = specs.Array((4,), np.float32, name="observation")
@@ -222,6 +223,19 @@ def test_online_and_target_network_start_alike(replay: Any) -> None:
     dqn.make_learner(builder, (online, target), client, None, None)
     for a, b in zip(online.variables, target.variables):
         assert np.array_equal(a.numpy(), b.numpy())
+
+
+def test_a_checkpoint_finds_the_policy_among_the_learners_variables(
+    replay: Any,
+) -> None:
+    builder, client, spec = replay
+    networks = dqn.make_learner_networks(spec, SMALL)
+    learner = dqn.make_learner(builder, networks, client, None, None)
+    found = learner_state.policy_variables(learner)
+    published = learner.get_variables(["policy"])[0]
+    assert all(map(np.array_equal, (v.numpy() for v in found), published))
+    names = learner_state.LearnerState(learner).names_of(found)
+    assert names == [f"learner/network/{i:03d}" for i in range(len(published))]
 
 
 def test_adder_and_learner_share_one_discount(replay: Any) -> None:
