@@ -103,6 +103,7 @@ class Watch:
             learner_steps=int(self.counts.get("learner_steps", 0)),
             policy_version=_int(actor.get("policy_version")),
             evaluation_return=_float(row.get("episode_return")),
+            failed_episodes=int(self.counts.get("actor_failed_episodes", 0)),
         )
 
     def speed(self) -> float:

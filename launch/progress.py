@@ -21,6 +21,7 @@ class Status:
     learner_steps: int
     policy_version: int | None
     evaluation_return: float | None
+    failed_episodes: int = 0
 
     def line(self, steps_per_s: float) -> str:
         """Returns share done, speed, last evaluation, version and time left."""
@@ -34,6 +35,8 @@ class Status:
         ]
         if self.policy_version is not None:
             parts.append(f"policy v{self.policy_version}")
+        if self.failed_episodes:
+            parts.append(f"{self.failed_episodes} episodes failed")
         left = max(0, self.max_actor_steps - self.actor_steps)
         parts.append(f"{_duration(left / steps_per_s if steps_per_s else None)} left")
         return " | ".join(parts)

@@ -68,7 +68,9 @@ class QuantizerNode:
     def _log(self, stop: threading.Event) -> None:
         while not stop.wait(self._log_every_s):
             status = self._publisher.get_status()
-            self._logger.write(status)
+            # Before the first publication there is nothing to tell, except a refusal.
+            if status["version"] or status["refused_policies"]:
+                self._logger.write(status)
             self._drawer.put({"policy_version": int(status["version"])})
 
     def _close(self) -> None:

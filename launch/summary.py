@@ -22,6 +22,7 @@ def write(
         "steps_per_s": round(steps_per_s, 1),
         "policy_version": status.policy_version,
         "evaluation_return": status.evaluation_return,
+        "failed_episodes": status.failed_episodes,
         "kwh": energy.kwh,
         "kg_co2": energy.kg_co2,
         "energy_method": energy.method,
