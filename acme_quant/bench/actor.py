@@ -8,7 +8,7 @@ The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor,
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
 over the actors; microseconds are per environment step, their mean over the actors.
 Before a line is printed, replay must have received every transition the environments
-made. `cpu` is the processor time of the whole process per step, gRPC's threads included.
+made. `cpu` is the processor time of the whole process per step, with gRPC's threads.
 Start-up is from the start of an actor's process to its first action.
 """
 
