@@ -89,6 +89,7 @@ class QuantizedVariableClient:
         self._bad_in_a_row = 0
         self._received: Optional[Payload] = None
         self._loaded: Optional[QuantizedPolicy] = None
+        self._retired: Optional[QuantizedPolicy] = None
         self._published_s = 0.0
         self._status: Dict[str, float] = dict.fromkeys(
             (
@@ -191,17 +192,23 @@ class QuantizedVariableClient:
         if self._failure is not None:
             raise self._failure
         if self._next is not None:
+            # Unmapping a large policy takes milliseconds: not in the actor's time.
+            self._retired = self.policy
             (self.policy, received), self._next = self._next, None
             self._published_s = received.published_s
             self._status["updates"] += 1
+            self._wake.set()
 
     def _serve(self) -> None:
-        """Answers `_wake` until closed: the background thread."""
+        """Frees what is retired and asks when told to, until closed."""
         while True:
             self._wake.wait()
             self._wake.clear()
             if self._closed:
                 return
+            self._retired = None
+            if self._idle.is_set():
+                continue
             try:
                 self._ask()
             except BaseException as error:
