@@ -2,7 +2,7 @@
 
 The policy is traced once, as `tf.function` does it, with a batch dimension; the
 operations that the action depends on are then translated one by one by
-`lowering_rules`, and merged by `fusion`. Tracing covers every way of writing a policy:
+`rules`, and merged by `fusion`. Tracing covers every way of writing a policy:
 modules, sequences, plain functions. What the engine has no layer for is refused with
 its name and place.
 """
@@ -16,10 +16,11 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from acme_quant import fusion, graph, lowering_layer_norm
+from acme_quant import graph
 from acme_quant.graph import Field, Graph, LoweringError
-from acme_quant.lowering_rules import RULES
-from acme_quant.lowering_values import (
+from acme_quant.lowering import fusion, layer_norm
+from acme_quant.lowering.rules import RULES
+from acme_quant.lowering.values import (
     Constant,
     LayerList,
     Meaning,
@@ -187,7 +188,7 @@ def _lower(
     meanings, references = _inputs(traced, _views(fields), variables)
     nodes = list(meanings)
     ((last, number),) = _inline(traced.graph, references, nodes)
-    lowering_layer_norm.recognise(nodes)
+    layer_norm.recognise(nodes)
     for node in _needed(nodes, last):
         meanings[node] = _apply(layers, node, _arguments(meanings, node))
     return _finish(layers, meanings[last][number], last, fields, variables)

@@ -11,7 +11,7 @@ from typing import Callable, Optional, Sequence, Union
 
 import numpy as np
 
-from acme_quant.lowering_values import (
+from acme_quant.lowering.values import (
     Constant,
     LayerList,
     Meaning,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Optional, Sequence
 
-from acme_quant.lowering_values import Node, Reference
+from acme_quant.lowering.values import Node, Reference
 
 
 def recognise(nodes: Sequence[Node]) -> None:

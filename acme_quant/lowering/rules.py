@@ -12,8 +12,8 @@ from typing import Callable, Union
 import numpy as np
 
 from acme_quant.graph import ConvGeometry, Parameter
-from acme_quant.lowering_moves import MOVES
-from acme_quant.lowering_values import (
+from acme_quant.lowering.moves import MOVES
+from acme_quant.lowering.values import (
     Constant,
     LayerList,
     Meaning,
