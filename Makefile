@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 KERNELS := $(wildcard acme_quant/kernels/*.c acme_quant/kernels/*.h)
 
-.PHONY: install train test check format pins clean
+.PHONY: install train test faults check format pins clean
 
 install: $(INSTALLED)
 
@@ -23,6 +23,10 @@ train: $(INSTALLED)
 
 test: check
 	$(BIN)/python -m pytest $(ARGS)
+
+# Every fault of docs/reliability.md, each injected into a real run: an hour.
+faults: $(INSTALLED)
+	$(BIN)/python -m pytest tests/faults $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

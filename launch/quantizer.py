@@ -71,7 +71,7 @@ class QuantizerNode:
             # Before the first publication there is nothing to tell, except a refusal.
             if status["version"] or status["refused_policies"]:
                 self._logger.write(status)
-            self._drawer.put({"policy_version": int(status["version"])})
+                self._drawer.put({"policy_version": int(status["version"])})
 
     def _close(self) -> None:
         self._logger.write(self._publisher.get_status())
