@@ -229,6 +229,7 @@ class Actor:
     def unchanged_poll(self) -> float:
         """Returns the milliseconds of a question that brings nothing new."""
         version = self._client.version
+        time.sleep(0.02)  # Steps lie between two questions; the old policy is freed.
         start_s = time.perf_counter()
         self._client.update(wait=True)
         elapsed_s = time.perf_counter() - start_s
