@@ -138,9 +138,11 @@ class ItemWriter:
 
     def _open(self) -> None:
         """Opens the stream once the server answers."""
-        self._client.wait(self._server_timeout_s, self._stop)
         self._stream = self._client.trajectory_writer(
-            self._chunk_length, self._keep_alive_rows
+            self._chunk_length,
+            self._keep_alive_rows,
+            self._server_timeout_s,
+            self._stop,
         )
 
     def _confirmed(self, remaining: int) -> bool:

@@ -98,34 +98,39 @@ class ReplayClient:
             return False
         return True
 
-    def wait(self, timeout_s: float, stop: threading.Event | None = None) -> bool:
-        """Waits until the server answers; returns False if `stop` was set first.
-
-        Raises:
-          ReplayUnavailable: if it has not answered after `timeout_s` seconds.
-        """
-        deadline = time.monotonic() + timeout_s
-        while not self.answers():
-            if stop is not None and stop.is_set():
-                return False
-            if time.monotonic() >= deadline:
-                raise ReplayUnavailable(
-                    f"The replay server at {self.server_address} did not answer "
-                    f"for {timeout_s:.0f} s."
-                )
-        return True
-
-    def trajectory_writer(self, chunk_length: int, keep_alive_rows: int) -> Any:
+    def trajectory_writer(
+        self,
+        chunk_length: int,
+        keep_alive_rows: int,
+        timeout_s: float,
+        stop: threading.Event | None = None,
+    ) -> Any:
         """Returns Reverb's own C++ writer, which checks items against signatures.
 
         Args:
           chunk_length: rows that are compressed and sent together.
           keep_alive_rows: rows that a later item may still refer to.
+          timeout_s: seconds to wait for a server that is not there yet.
+          stop: ends the wait when set.
+
+        Raises:
+          ReplayUnavailable: if the server did not answer in this time, or until `stop`.
         """
         options = self._binding.ConstantChunkerOptions(
             chunk_length, max(keep_alive_rows, chunk_length)
         )
-        return self._client.NewTrajectoryWriter(options, 1000 * _POLL_S)
+        start = time.monotonic()
+        while True:
+            try:
+                return self._client.NewTrajectoryWriter(options, 1000 * _POLL_S)
+            except RuntimeError as error:
+                waited_s = time.monotonic() - start
+                stopped = stop is not None and stop.is_set()
+                if stopped or waited_s >= timeout_s:
+                    raise ReplayUnavailable(
+                        f"The replay server at {self.server_address} did not answer "
+                        f"for {waited_s:.0f} s: {error}."
+                    ) from error
 
 
 def connect(server: Any) -> ReplayClient:

@@ -73,13 +73,15 @@ def test_client_pickles_as_its_address_and_connects_from_anything() -> None:
 
 def test_server_that_is_not_there_is_an_error_naming_it() -> None:
     client = replay_client.ReplayClient("localhost:1")
+    assert not client.answers()
     with pytest.raises(replay_client.ReplayUnavailable, match="localhost:1"):
-        client.wait(0.1)
+        client.trajectory_writer(1, 1, timeout_s=0.1)
 
 
 def test_stop_ends_the_wait_for_a_server() -> None:
     stop = threading.Event()
     stop.set()
     start = time.monotonic()
-    assert not replay_client.ReplayClient("localhost:1").wait(60, stop)
+    with pytest.raises(replay_client.ReplayUnavailable):
+        replay_client.ReplayClient("localhost:1").trajectory_writer(1, 1, 60, stop)
     assert time.monotonic() - start < 10
