@@ -168,11 +168,11 @@ def make_learner(
     """Returns Acme's learner on the replay server's data."""
     dataset = builder.make_dataset_iterator(replay)
     learner = builder.make_learner(networks, dataset, counter, logger, checkpoint=False)
-    _make_slots(learner)
+    make_slots(learner)
     return learner
 
 
-def _make_slots(learner: Any) -> None:
+def make_slots(learner: Any) -> None:
     """Makes the optimizers' slots now.
 
     Sonnet makes them in the first step, which is too late for a checkpoint to be
