@@ -64,10 +64,15 @@ static int64_t row_floats(const layout *l) {
   return total;
 }
 
-/* Fewer rows at a time where the values are wide, as in front of convolutions. */
+/* Rows of which all values take a few megabytes, and the widest quantized input of a
+ * linear operation half a cache of the second level. */
 static int64_t fitting_rows(const layout *l) {
-  const int64_t most_floats = 1 << 22;
+  const int64_t most_floats = 1 << 22, most_codes = 1 << 16;
   int64_t rows = most_floats / row_floats(l);
+  for (int64_t i = 0; i < l->op_count; i++) {
+    int64_t width = l->ops[i].kind == KIND_linear ? l->ops[i].inputs : 1;
+    if (most_codes / width < rows) rows = most_codes / width;
+  }
   return rows < 1 ? 1 : rows < BLOCK_ROWS ? rows : BLOCK_ROWS;
 }
 
