@@ -22,7 +22,7 @@ def plans(*arguments: str) -> list[actor_nodes.Plan]:
 def row(arm: str, steps_per_s: float) -> actor.Row:
     return actor.Row(
         *("gym:CartPole-v1", 256, arm, 1, 1, steps_per_s),
-        *(1.0, 2.0, 3.0, 4.0, 9.0, 0.5, 80.0, 9),
+        *(1.0, 2.0, 3.0, 4.0, 9.0, 30.0, 0.5, 80.0, 9),
     )
 
 
@@ -64,7 +64,7 @@ def test_speeds_add_up_and_times_are_means() -> None:
     stages["cpu"] = 9.0
     one = actor_nodes.Measured(100, 1.0, 104, stages, 1.0, 80.0, 9)
     two = actor_nodes.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
-    found = actor.summarize(actor_nodes.Plan("gym:X", 16, "int8", 2), [one, two])
+    found = actor.summarize(actor_nodes.Plan("gym:X", 16, "int8", 2), [one, two], 30.0)
     assert (found.steps_per_s, found.us_environment, found.us_adder) == (400, 1.5, 2.5)
     assert (found.startup_s, found.rss_mb, found.threads) == (2.0, 85.0, 9)
 

@@ -8,8 +8,9 @@ The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor,
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
 over the actors; microseconds are per environment step, their mean over the actors.
 Before a line is printed, replay must have received every transition the environments
-made. `cpu` is the processor time of the whole process per step, with gRPC's threads.
-Start-up is from the start of an actor's process to its first action.
+made. `cpu` is the processor time of the whole process per step, with gRPC's threads;
+`replay` that of the server per item. Start-up is from the start of an actor's process to
+its first action.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Row:
     us_adder: float
     us_update: float
     us_cpu: float
+    us_replay: float
     startup_s: float
     rss_mb: float
     threads: int
@@ -160,10 +162,11 @@ class Host:
         self._process.kill()
         self._process.join()
 
-    def items(self, table: str) -> int:
-        """Returns how many items the table ever received."""
+    def items(self, table: str) -> tuple[int, float]:
+        """Returns the items that a table ever received, and the host's CPU seconds."""
         self._pipe.send("count")
-        return receive(self._pipe, self._process)[table]
+        items, cpu_s = receive(self._pipe, self._process)
+        return items[table], cpu_s
 
     def start_actor(self, plan: Plan, index: int, seconds: float) -> tuple[Any, Any]:
         """Returns a started actor process, and the pipe to it."""
@@ -200,7 +203,7 @@ def measure(plan: Plan, host: Host, seconds: float) -> Row:
     Raises:
       RuntimeError: if replay did not receive exactly what the environments made.
     """
-    before = host.items(plan.table)
+    before, cpu_before_s = host.items(plan.table)
     actors = [host.start_actor(plan, i, seconds) for i in range(plan.actors)]
     try:
         for process, pipe in actors:
@@ -212,16 +215,17 @@ def measure(plan: Plan, host: Host, seconds: float) -> Row:
         for process, _ in actors:
             process.kill()
             process.join()
-    received = host.items(plan.table) - before
+    after, cpu_s = host.items(plan.table)
+    received = after - before
     expected = sum(one.items for one in measured)
     if received != expected:
         raise RuntimeError(
             f"{plan}: expected {expected} items in replay, got {received}."
         )
-    return summarize(plan, measured)
+    return summarize(plan, measured, 1e6 * (cpu_s - cpu_before_s) / max(received, 1))
 
 
-def summarize(plan: Plan, measured: list[Measured]) -> Row:
+def summarize(plan: Plan, measured: list[Measured], us_replay: float) -> Row:
     """Returns the sum of the actors' speeds and the means of the rest."""
 
     def mean(values: Iterator[float]) -> float:
@@ -235,6 +239,7 @@ def summarize(plan: Plan, measured: list[Measured]) -> Row:
         **dataclasses.asdict(plan),
         steps_per_s=round(sum(one.steps / one.seconds for one in measured), 1),
         **stages,
+        us_replay=round(us_replay, 2),
         startup_s=round(mean(one.startup_s for one in measured), 2),
         rss_mb=round(mean(one.rss_mb for one in measured), 1),
         threads=max(one.threads for one in measured),
@@ -260,6 +265,6 @@ def line(row: Row, acme: Row | None) -> str:
         f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
         f"environment {row.us_environment:7.1f} policy {row.us_policy:7.1f} "
         f"adder {row.us_adder:7.1f} update {row.us_update:5.1f} "
-        f"cpu {row.us_cpu:7.1f}  "
+        f"cpu {row.us_cpu:7.1f} replay {row.us_replay:5.1f}  "
         f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
     )

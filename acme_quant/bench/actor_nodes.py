@@ -176,7 +176,10 @@ def spec_of(plan: Plan) -> Any:
 
 
 def host(plans: list[Plan], folder: str, pipe: Any) -> None:
-    """Writes the policies, serves replay; answers {table: items} to every message."""
+    """Writes the policies and serves replay.
+
+    Answers every message with {table: items received} and its processor time.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import reverb
     from acme.adders import reverb as adders
@@ -203,14 +206,12 @@ def host(plans: list[Plan], folder: str, pipe: Any) -> None:
     server = reverb.Server(list(tables.values()), port=None)
     client = reverb.Client(f"localhost:{server.port}")
     pipe.send(f"localhost:{server.port}")
-    while pipe.recv() is not None:
-        pipe.send(
-            {
-                name: info.rate_limiter_info.insert_stats.completed
-                for name, info in client.server_info().items()
-            }
-        )
-    os._exit(0)
+    while pipe.recv():
+        items = {
+            name: info.rate_limiter_info.insert_stats.completed
+            for name, info in client.server_info().items()
+        }
+        pipe.send((items, time.process_time()))
 
 
 def act(
