@@ -8,20 +8,20 @@ TensorFlow is a finding like any other, and not a traceback.
 from __future__ import annotations
 
 import concurrent.futures
-import ctypes
 import dataclasses
 import os
+import pathlib
 import platform
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Sequence
 
 from acme_quant.launch import remedies
 
 PYTHON = (3, 10)
 TRIAL_TIMEOUT_S = 120
+MAPS = "/proc/self/maps"
 # What a trial exits with when the command line is at fault and not the machine.
 USAGE = 2
 
@@ -128,16 +128,35 @@ def check_pins() -> Finding:
 
 
 def check_libpython() -> Finding:
-    """Loads the shared library of Python, which Courier is linked to."""
+    """Looks for the shared library of Python, which Courier and Reverb need."""
     library = f"libpython{PYTHON[0]}.{PYTHON[1]}.so.1.0"
-    try:
-        ctypes.CDLL(library)
-    except OSError as error:
-        return Finding("libpython", str(error), remedies.find_libpython(library))
-    where = (
-        "a shared build" if sysconfig.get_config_var("Py_ENABLE_SHARED") else "found"
+    where = find_library(library)
+    if where:
+        return Finding("libpython", f"{library} in {where}")
+    text = f"{library} is not on the loader's path, and this Python is linked to none"
+    return Finding("libpython", text, remedies.find_libpython(library))
+
+
+def find_library(library: str) -> str:
+    """Returns where the loader finds a library, empty when it does not.
+
+    Loading it by `ctypes` would prove nothing: that module has a path of its own.
+    """
+    mapped = re.search(
+        rf"(\S*)/{re.escape(library)}$", pathlib.Path(MAPS).read_text(), re.MULTILINE
     )
-    return Finding("libpython", f"{library}: {where}")
+    if mapped:
+        return mapped[1]
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if folder and pathlib.Path(folder, library).exists():
+            return folder
+    try:
+        command = ["/sbin/ldconfig", "-p"]
+        cache = subprocess.run(command, capture_output=True, text=True).stdout
+    except OSError:
+        return ""
+    cached = re.search(rf"=> (\S*)/{re.escape(library)}$", cache, re.MULTILINE)
+    return cached[1] if cached else ""
 
 
 def try_out(name: str, flags: Sequence[str]) -> Finding:
@@ -165,7 +184,7 @@ def try_out(name: str, flags: Sequence[str]) -> Finding:
 
 
 def _last_line(text: str) -> str:
-    """Returns the last line; of a traceback, the first line of its last error."""
+    """Returns the last line; of a traceback, all that its last error says."""
     lines = [line for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[A-Za-z_][\w.]*: ", line)]
-    return re.sub(r"\s+", " ", (errors or lines or [""])[-1])[:300]
+    errors = [i for i, line in enumerate(lines) if re.match(r"[A-Za-z_][\w.]*:", line)]
+    return " ".join(" ".join(lines[errors[-1] if errors else -1 :]).split())[:300]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import pathlib
 import subprocess
 import sys
@@ -70,15 +69,16 @@ def test_a_missing_libpython_gets_the_loaders_path(
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / library).touch()
 
-    def fail(name: str) -> None:
-        raise OSError(f"{name}: cannot open shared object file")
-
-    monkeypatch.setattr(ctypes, "CDLL", fail)
+    (tmp_path / "maps").write_text("00400000 r-xp /usr/bin/python3.10\n")
+    monkeypatch.setattr(doctor, "MAPS", str(tmp_path / "maps"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "")
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
     monkeypatch.setattr(remedies.sysconfig, "get_config_var", lambda name: None)
     finding = doctor.check_libpython()
-    assert library in finding.text
+    assert library in finding.text and "not on the loader's path" in finding.text
     assert finding.remedy == f"export LD_LIBRARY_PATH={tmp_path}/lib:$LD_LIBRARY_PATH"
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/lib")
+    assert doctor.check_libpython().remedy == ""
 
 
 def test_a_wrong_version_is_named_with_the_pinned_one(
