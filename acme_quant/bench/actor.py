@@ -9,7 +9,7 @@ adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is
 over the actors; microseconds are per environment step, their mean over the actors.
 Before a line is printed, replay must have received every transition the environments
 made. `cpu` is the processor time of the whole process per step, with gRPC's threads;
-`replay` that of the server per item. Start-up is from the start of an actor's process to
+`replay` that of the server per item. Start-up is from an actor's process start to
 its first action.
 """
 
