@@ -113,7 +113,7 @@ def activate(x: np.ndarray, name: str) -> np.ndarray:
         "selu": lambda: (
             _SELU_SCALE * np.where(wide > 0, wide, _SELU_ALPHA * np.expm1(negative))
         ),
-        "sigmoid": lambda: 1 / (1 + np.exp(-wide)),
+        "sigmoid": lambda: np.exp(-np.logaddexp(0, -wide)),
         "softplus": lambda: np.logaddexp(wide, 0),
     }[name]()
     return result.astype(np.float32)
