@@ -13,6 +13,7 @@ COMMANDS = {
     ),
     "doctor": ("acme_quant.launch.doctor", "look at this machine, say what to mend"),
     "compare": ("acme_quant.launch.compare", "train in several number formats"),
+    "balance": ("acme_quant.launch.balance", "find how many actors a machine can use"),
     "bench": ("acme_quant.bench.cli", "measure policies, publishing and actors"),
 }
 

@@ -19,8 +19,7 @@ from typing import Any, Optional
 from absl import flags
 
 from acme_quant import quantizers
-from acme_quant.launch import child, machine, prepare
-from acme_quant.launch import config as run_config
+from acme_quant.launch import arguments, child, machine, prepare
 from acme_quant.launch.config import UsageError
 
 # What an arm decides, or the comparison itself.
@@ -63,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
       (one sentence says why), 130 on Ctrl-C; the report is written in every case but 2.
     """
     try:
-        values = _parse(argv)
+        values = arguments.parse(argv, _define)
         if values is None:
             return 0
         comparison = _resumed(values) or from_flags(values)
@@ -84,9 +83,7 @@ def main(argv: Sequence[str]) -> int:
     return code or reported
 
 
-def _parse(argv: Sequence[str]) -> flags.FlagValues | None:
-    """Returns the parsed flags; None when only the help was asked for."""
-    values = flags.FlagValues()
+def _define(values: flags.FlagValues) -> None:
     flags.DEFINE_list(
         "quantizers",
         "float32,int8",
@@ -110,17 +107,6 @@ def _parse(argv: Sequence[str]) -> flags.FlagValues | None:
     flags.DEFINE_boolean(
         "resume", False, "Go on with the comparison in --workdir.", flag_values=values
     )
-    run_config.define_flags(values)
-    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
-        print(values.get_help())
-        return None
-    try:
-        rest = values(list(argv))[1:]
-    except flags.Error as error:
-        raise UsageError(str(error)) from error
-    if rest:
-        raise UsageError(f"expected flags only, got {rest[0]!r}.")
-    return values
 
 
 def _resumed(values: flags.FlagValues) -> Comparison | None:
@@ -145,11 +131,7 @@ def from_flags(values: flags.FlagValues) -> Comparison:
     Raises:
       UsageError: if a flag contradicts the arms or `train` would refuse them.
     """
-    for name in _OWN:
-        if name in values and values[name].present:
-            raise UsageError(
-                f"--{name} would change nothing: the comparison sets it for each arm."
-            )
+    arguments.refuse(values, _OWN, "the comparison sets it for each arm")
     if not values.workdir:
         raise UsageError("expected --workdir=FOLDER for the comparison, got none.")
     names = list(dict.fromkeys(values.quantizers))
@@ -167,22 +149,13 @@ def _arm(values: flags.FlagValues, name: str) -> list[str]:
         quantizers.get(name)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return _checked([*_common(values), f"--quantizer={name}"])
+    return _checked([*arguments.of_train(values), f"--quantizer={name}"])
 
 
 def _baseline(values: flags.FlagValues) -> list[str]:
     """Returns the flags of Acme's own actor, without those of ours."""
-    common = _common(values, without=prepare.ENGINE_ONLY)
+    common = arguments.of_train(values, without=prepare.ENGINE_ONLY)
     return _checked([*common, "--actor=acme"])
-
-
-def _common(values: flags.FlagValues, without: Sequence[str] = ()) -> list[str]:
-    """Returns the flags of `train` that were given, as they would be written."""
-    trains = flags.FlagValues()
-    run_config.define_flags(trains)
-    left_out = ("workdir", *without)
-    names = [n for n in trains if n not in left_out and values[n].present]
-    return [values[name].serialize() for name in names]
 
 
 def _checked(arm: list[str]) -> list[str]:

@@ -49,7 +49,6 @@ def draw(
       runs: the runs there are; those that did not finish are drawn thin and alone.
       found: the comparison's findings.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     makers: dict[str, Callable[[], Optional[Figure]]] = {
         "return": lambda: returns(runs, found),
         "time_to_level": lambda: time_to_level(found),

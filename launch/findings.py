@@ -72,6 +72,11 @@ def _problems(
             found.append(f"{run.name}: not finished, so it is left out of all means.")
     if not done.get("float32") and level is None:
         found.append("No finished float32 run: there is no level to measure time to.")
+    elif level is None and not measures.levels(done, None):
+        found.append(
+            f"No float32 run has {measures.WINDOW} evaluations: there is no level to "
+            "measure time to."
+        )
     if len(seeds) < 3:
         found.append(f"Only {len(seeds)} seed(s): the spread over seeds says little.")
     return found

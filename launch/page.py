@@ -31,7 +31,8 @@ _CAPTIONS = {
     "whole_run": "Dots are seeds; the line is the reference itself.",
     "breakdown": (
         "Mean over the logged episodes of all actors of finished runs. The bars end at "
-        "the loop's wall time: every moment belongs to one stage."
+        "the loop's wall time: every moment belongs to one stage. Acme's own actor "
+        "does some as one: its exploration is in inference, its wait in adder."
     ),
     "energy": (
         "The energy of the machine divided among roles by the CPU time of their "
@@ -125,10 +126,10 @@ def ratio(cell: Optional[Mapping[str, Any]]) -> str:
     """Returns a ratio with its range over seeds."""
     if cell is None or cell["mean"] is None:
         return NOT_MEASURED
-    text = f"{cell['mean']:.2f}x"
-    if len(cell["by_seed"]) > 1:
-        text += f" ({cell['min']:.2f} to {cell['max']:.2f})"
-    return text
+    text, seeds = f"{cell['mean']:.2f}x", len(cell["by_seed"])
+    if seeds == 1:
+        return f"{text} (one seed)"
+    return f"{text} ({cell['min']:.2f} to {cell['max']:.2f}, {seeds} seeds)"
 
 
 def _headlines(found: Mapping[str, Any]) -> str:

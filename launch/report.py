@@ -55,8 +55,10 @@ def run_folder(folder: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
     return folder / "runs" / arm / f"seed_{seed}"
 
 
-def write(folder: pathlib.Path, level: Optional[float] = None) -> dict[str, Any]:
-    """Writes the report of a comparison's folder and returns its findings.
+def read(
+    folder: pathlib.Path, level: Optional[float] = None
+) -> tuple[dict[str, Any], list[runs.Run], dict[str, Any]]:
+    """Returns what was compared, the runs there are, and their findings.
 
     Args:
       folder: the comparison.
@@ -73,8 +75,22 @@ def write(folder: pathlib.Path, level: Optional[float] = None) -> dict[str, Any]
         for (arm, seed), place in places.items()
         if place.is_dir()
     ]
-    found = findings.findings(arms, seeds, found_runs, level)
+    return about, found_runs, findings.findings(arms, seeds, found_runs, level)
+
+
+def write(folder: pathlib.Path, level: Optional[float] = None) -> dict[str, Any]:
+    """Writes the report of a comparison's folder and returns its findings.
+
+    Args:
+      folder: the comparison.
+      level: see `read`.
+
+    Raises:
+      ReportError: see `read_comparison`.
+    """
+    about, found_runs, found = read(folder, level)
     target = folder / "report"
+    target.mkdir(parents=True, exist_ok=True)
     pictures = figures.draw(target, found_runs, found)
     for run in found_runs:
         _write_curve(target / "csv" / f"{run.arm}_seed_{run.seed}.csv", run)

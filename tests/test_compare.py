@@ -7,7 +7,7 @@ from typing import Any, Callable
 import pytest
 import synthetic_runs as synthetic
 
-from acme_quant.launch import child, compare, report
+from acme_quant.launch import arguments, child, compare, figures, report
 from acme_quant.launch.config import UsageError
 
 FLAGS = ["--batch_size=64", "--publish_period=50", "--seeds=2"]
@@ -45,11 +45,14 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     trainer = Trainer()
     monkeypatch.setattr(child, "train", trainer)
     monkeypatch.setattr(child, "raise_on_signals", lambda: None)
+    # Drawing takes longer than all else, and has tests of its own.
+    monkeypatch.setattr(figures, "draw", lambda *args: {})
     return trainer
 
 
 def parsed(*flags: str) -> compare.Comparison:
-    values = compare._parse(["compare", "--workdir=x", *FLAGS, *flags])
+    argv = ["compare", "--workdir=x", *FLAGS, *flags]
+    values = arguments.parse(argv, compare._define)
     return compare.from_flags(values)
 
 

@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,8 +30,19 @@ def comparison(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the figures out: they take longer than all else."""
+    monkeypatch.setattr(figures, "draw", lambda *args: {})
+
+
+def found_in(folder: pathlib.Path, level: float | None = None) -> dict[str, Any]:
+    """Returns the findings without drawing them."""
+    return report.read(folder, level)[2]
+
+
 def test_speedup_is_exact_for_known_curves(comparison: pathlib.Path) -> None:
-    whole = report.write(comparison)["whole_run"]
+    whole = found_in(comparison)["whole_run"]
     assert whole["learner_steps"] == {0: 1000.0, 1: 1000.0}
     assert whole["seconds"]["float32"] == {0: 110.0, 1: 120.0}
     assert whole["seconds"]["int8"] == {0: 60.0, 1: 70.0}
@@ -42,7 +54,7 @@ def test_speedup_is_exact_for_known_curves(comparison: pathlib.Path) -> None:
 
 
 def test_energy_ratio_is_exact_for_known_curves(comparison: pathlib.Path) -> None:
-    whole = report.write(comparison)["whole_run"]
+    whole = found_in(comparison)["whole_run"]
     assert whole["kwh"]["float32"][0] == pytest.approx(36 * 110 / 3.6e6)
     assert whole["kwh_ratio"]["float32"]["int8"]["by_seed"][0] == pytest.approx(
         110 / 60
@@ -51,7 +63,7 @@ def test_energy_ratio_is_exact_for_known_curves(comparison: pathlib.Path) -> Non
 
 
 def test_levels_and_their_times_are_exact(comparison: pathlib.Path) -> None:
-    found = report.write(comparison)
+    found = found_in(comparison)
     # The last three evaluations are 900, 950, 1000: the best smoothed return is 950.
     names = [(level["name"], level["return"]) for level in found["levels"]]
     assert names == [
@@ -68,7 +80,7 @@ def test_levels_and_their_times_are_exact(comparison: pathlib.Path) -> None:
 
 
 def test_given_level_takes_the_place_of_shares(comparison: pathlib.Path) -> None:
-    (level,) = report.write(comparison, level=100.0)["levels"]
+    (level,) = found_in(comparison, level=100.0)["levels"]
     assert level["return"] == 100.0
     assert level["arms"]["int8"]["seconds"][0] == 10.0 + 150 / 20
 
@@ -83,7 +95,7 @@ def test_levels_below_zero_lie_below_the_best(tmp_path: pathlib.Path) -> None:
 
 
 def test_breakdown_bytes_and_staleness_are_read(comparison: pathlib.Path) -> None:
-    by_arm = report.write(comparison)["by_arm"]
+    by_arm = found_in(comparison)["by_arm"]
     assert by_arm["int8"]["breakdown_us"] == synthetic.STAGE_US
     assert by_arm["int8"]["bytes_sent"]["mean"] == 20 * 1000 + 500
     assert by_arm["int8"]["staleness"]["mean"] == 30.0
@@ -114,6 +126,7 @@ def test_report_folder_has_csv_json_and_figures(comparison: pathlib.Path) -> Non
     assert json.loads((folder / "summary.json").read_text())["seeds"] == [0, 1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_crashed_run_is_named_and_in_no_mean(comparison: pathlib.Path) -> None:
     place = report.run_folder(comparison, "int8", 1)
     synthetic.write_run(place, 100.0, exit_code=1)
@@ -124,6 +137,7 @@ def test_crashed_run_is_named_and_in_no_mean(comparison: pathlib.Path) -> None:
     assert "failed (1)" in (comparison / "report" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_missing_arm_has_no_ratio_and_is_named(comparison: pathlib.Path) -> None:
     shutil.rmtree(comparison / "runs" / "acme")
     found = report.write(comparison)
@@ -136,6 +150,7 @@ def test_missing_arm_has_no_ratio_and_is_named(comparison: pathlib.Path) -> None
     assert "not measured" in (comparison / "report" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_level_never_reached_is_said(comparison: pathlib.Path) -> None:
     for seed in (0, 1):
         synthetic.write_run(report.run_folder(comparison, "int8", seed), top=600.0)
@@ -146,6 +161,7 @@ def test_level_never_reached_is_said(comparison: pathlib.Path) -> None:
     assert "never reached" in (comparison / "report" / "report.html").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_loss_is_kept_in(comparison: pathlib.Path) -> None:
     for seed in (0, 1):
         synthetic.write_run(report.run_folder(comparison, "int8", seed), 5.0)
@@ -156,7 +172,7 @@ def test_loss_is_kept_in(comparison: pathlib.Path) -> None:
 
 def test_no_level_without_float32(comparison: pathlib.Path) -> None:
     shutil.rmtree(comparison / "runs" / "float32")
-    found = report.write(comparison)
+    found = found_in(comparison)
     assert found["levels"] == []
     assert any("no level" in problem for problem in found["problems"])
 
@@ -173,12 +189,12 @@ def test_comparison_without_any_run_is_a_page_of_problems(
 def test_folder_of_another_version_is_refused_plainly(tmp_path: pathlib.Path) -> None:
     synthetic.write_comparison(tmp_path, ["int8"], [0], format=0)
     with pytest.raises(report.ReportError, match="format 1, got 0"):
-        report.write(tmp_path)
+        found_in(tmp_path)
 
 
 def test_folder_without_comparison_is_refused_plainly(tmp_path: pathlib.Path) -> None:
     with pytest.raises(report.ReportError, match="no comparison.json"):
-        report.write(tmp_path)
+        found_in(tmp_path)
 
 
 def test_file_of_another_version_is_left_out_and_named(
@@ -186,7 +202,7 @@ def test_file_of_another_version_is_left_out_and_named(
 ) -> None:
     place = report.run_folder(comparison, "int8", 0)
     synthetic.write_csv(place / "csv" / "evaluator.csv", [{"step": 1, "reward": 2.0}])
-    found = report.write(comparison)
+    found = found_in(comparison)
     assert any("evaluator.csv has no column wall_s" in p for p in found["problems"])
     assert found["runs"][1]["best_return"] is None
 
@@ -196,14 +212,14 @@ def test_broken_files_never_raise(comparison: pathlib.Path, junk: str) -> None:
     place = report.run_folder(comparison, "int8", 0)
     for path in [*place.glob("csv/*.csv"), *place.glob("*.*")]:
         path.write_text(junk)
-    found = report.write(comparison)
+    found = found_in(comparison)
     assert any(problem.startswith("int8, seed 0") for problem in found["problems"])
 
 
 def test_partial_energy_is_called_partial(comparison: pathlib.Path) -> None:
     path = report.run_folder(comparison, "int8", 0) / "energy.csv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    found = report.write(comparison)
+    found = found_in(comparison)
     assert any("energy is partial" in problem for problem in found["problems"])
     # The last reading is older than the last learner step: nothing is extrapolated.
     assert found["whole_run"]["kwh"]["int8"][0] is None
@@ -211,7 +227,7 @@ def test_partial_energy_is_called_partial(comparison: pathlib.Path) -> None:
 
 def test_unknown_energy_is_no_zero(comparison: pathlib.Path) -> None:
     (report.run_folder(comparison, "int8", 0) / "energy.csv").unlink()
-    found = report.write(comparison)
+    found = found_in(comparison)
     assert found["runs"][1]["kwh"] is None
     assert list(found["whole_run"]["kwh_ratio"]["float32"]["int8"]["by_seed"]) == [1]
 
