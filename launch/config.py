@@ -91,6 +91,12 @@ class RunConfig:
     keep_checkpoints: int = setting(
         3, "Newest checkpoints that are kept, beside the best one."
     )
+    checkpoint_replay: bool = setting(
+        False, "Save the replay too, with Reverb's own checkpoint, which pauses it."
+    )
+    max_replay_checkpoint_mb: int = setting(
+        2000, "A replay that takes more is left out of checkpoints."
+    )
     fresh: bool = setting(
         False,
         "Start anew in a folder with checkpoints; what is there is moved aside.",

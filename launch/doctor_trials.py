@@ -166,7 +166,9 @@ def try_memory(flags: list[str]) -> str:
     text = memory.describe(replay, available)
     if replay > available:
         most = available // memory.item_bytes(spec)
-        raise MemoryError(f"{text}: expected --max_replay_size of {most} at most")
+        raise MemoryError(
+            f"{text.removeprefix('warning: ')}: expected --max_replay_size of {most} at most"
+        )
     return text
 
 

@@ -36,8 +36,9 @@ def available_bytes() -> int:
 
 
 def describe(replay: int, available: int) -> str:
-    """Returns one clause that compares a full replay with the memory there is."""
-    return f"a full replay takes {_giga(replay)}, {_giga(available)} are available"
+    """Returns a sentence that compares a full replay with the memory there is."""
+    warning = "warning: " if replay > available else ""
+    return f"{warning}a full replay takes {_giga(replay)}, {_giga(available)} are available"
 
 
 def _giga(size: int) -> str:

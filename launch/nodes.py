@@ -66,6 +66,7 @@ def make_learner(
     from acme_quant import learner as learners
     from acme_quant.launch import learner_state, learner_times, saving
     from acme_quant.launch.learner import LearnerNode
+    from acme_quant.launch.replay_saver import ReplaySaver
 
     tf.random.set_seed(run.node_seed("learner"))
     builder = data_wait.TimedBuilder(run.agent.make_acme_builder(run.agent_config))
@@ -74,17 +75,21 @@ def make_learner(
         builder,
         run.config.log_every_s,
     )
+    client = reverb.Client(replay)
     acme_learner = run.agent.make_learner(
         builder,
         run.agent.make_learner_networks(spec, run.agent_config),
-        reverb.Client(replay),
+        client,
         counting.Counter(counter, "learner", time_delta=COUNTER_PERIOD_S),
         logger,
     )
     state = learner_state.LearnerState(acme_learner)
     saving.restore(run, state)
     policy = state.names_of(learner_state.policy_variables(acme_learner))
-    saver = saving.LearnerSaver(run, spec, state, policy, counter, started)
+    replay_saver = ReplaySaver(run, spec, client)
+    saver = saving.LearnerSaver(
+        run, spec, state, policy, counter, replay_saver, started
+    )
     steps = run.start.learner_steps
     if not run.config.colocate_quantizer:
         learner = logger.learner = learners.ConsistentLearner(acme_learner, steps)

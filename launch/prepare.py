@@ -98,6 +98,7 @@ def _check_numbers(run: Run) -> None:
         "evaluation_episodes": 1,
         "checkpoint_every_s": 0,
         "keep_checkpoints": 1,
+        "max_replay_checkpoint_mb": 1,
         "max_actor_restarts": 0,
         "step_timeout_s": 0,
         "seed": 0,

@@ -17,7 +17,7 @@ from typing import Any
 import launchpad as lp
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
-from acme_quant.launch import nodes
+from acme_quant.launch import nodes, replay_saver
 from acme_quant.launch.config import Run
 from acme_quant.launch.replay import ReplayNode
 
@@ -74,7 +74,8 @@ def make_program(run: Run, spec: Any, graph: Any, started: float) -> Program:
         with program.group(group):
             return program.add_node(node)
 
-    replay = add("replay", ReplayNode(functools.partial(nodes.make_tables, run, spec)))
+    make_tables = functools.partial(nodes.make_tables, run, spec)
+    replay = add("replay", ReplayNode(make_tables, replay_saver.folder_of(run)))
     counter = add("counter", lp.CourierNode(nodes.make_counter, run))
     coordinator = add(
         "coordinator",

@@ -7,6 +7,7 @@ connects as it likes.
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,21 @@ class ReplayHandle(base.Handle[str]):
 class ReplayNode(lp.PyNode):
     """Serves replay tables until the program ends."""
 
-    def __init__(self, make_tables: Callable[[], Sequence[reverb.Table]]) -> None:
-        """Serves what `make_tables` returns in the node's own process."""
+    def __init__(
+        self,
+        make_tables: Callable[[], Sequence[reverb.Table]],
+        folder: pathlib.Path | None = None,
+    ) -> None:
+        """Serves what `make_tables` returns in the node's own process.
+
+        Args:
+          make_tables: returns the tables.
+          folder: where Reverb keeps its checkpoints, and finds the one it starts with;
+            None for a replay that is not saved.
+        """
         super().__init__(self.run)
         self._make_tables = make_tables
+        self._folder = folder
         self._address = lp_address.Address("reverb")
         self.allocate_address(self._address)
 
@@ -52,7 +64,10 @@ class ReplayNode(lp.PyNode):
         import reverb
 
         port = lp_address.get_port_from_address(self._address.resolve())
-        server = reverb.Server(tables=self._make_tables(), port=port)
+        keeper = None
+        if self._folder is not None:
+            keeper = reverb.checkpointers.DefaultCheckpointer(str(self._folder))
+        server = reverb.Server(self._make_tables(), port, checkpointer=keeper)
         loopback.listen_on_loopback(port)
         worker_manager.wait_for_stop()
         server.stop()

@@ -12,7 +12,7 @@ from typing import Any
 from acme_quant import durable
 from acme_quant.checkpoint import Checkpoint, Mismatch
 from acme_quant.checkpoints import NoCheckpoint
-from acme_quant.launch import saving
+from acme_quant.launch import replay_saver, saving
 from acme_quant.launch.config import Run, Start, UsageError
 
 # Everything that a run writes; a run that starts anew moves it out of the way.
@@ -94,8 +94,8 @@ def _describe(found: Checkpoint, run: Run) -> list[str]:
         f"actor steps, {counts['learner_steps']} learner steps, policy version "
         f"{facts['policy_version']}",
         f"came back: networks, optimizers and counts ({len(found.table)} arrays, "
-        f"{size:.1f} MB), actors' random states; did not: replay, which fills anew, "
-        "and the episodes that were under way",
+        f"{size:.1f} MB), actors' random states; did not: the episodes that were "
+        f"under way; {replay_saver.describe(facts.get('replay', {}))}",
     ]
     before, now = facts["settings"], dataclasses.asdict(run.config)
     now |= dataclasses.asdict(run.agent_config)

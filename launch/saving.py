@@ -16,6 +16,7 @@ from acme_quant.checkpoints import BackgroundSaver, Checkpoints
 from acme_quant.launch.config import Run
 from acme_quant.launch.counter import CALL_TIMEOUT_S, EVALUATOR, QUANTIZER
 from acme_quant.launch.learner_state import LearnerState
+from acme_quant.launch.replay_saver import ReplaySaver
 
 CHECKPOINTS = "checkpoints"
 FINAL_SAVE_S = 8.0
@@ -42,6 +43,7 @@ class LearnerSaver:
         state: LearnerState,
         policy: Sequence[str],
         counter: Any,
+        replay: ReplaySaver,
         started: float,
     ) -> None:
         """Prepares to save.
@@ -52,10 +54,12 @@ class LearnerSaver:
           state: the learner's variables.
           policy: names of the policy's arrays, in the order the graph counts them.
           counter: the run's RunCounter.
+          replay: saves the replay, if that is asked for.
           started: time.time() at launch.
         """
         self._state = state
         self._counter = calls.bounded(counter, CALL_TIMEOUT_S)
+        self._replay = replay
         self._started = started
         self._every_s = run.config.checkpoint_every_s
         self._due = time.monotonic() + self._every_s
@@ -109,6 +113,7 @@ class LearnerSaver:
             "deposits": deposits,
             "policy_version": self._version(deposits),
             "wall_s": wall_s,
+            "replay": self._replay.save(),
             **self._unchanging,
         }
         return facts, evaluator.get("episode_return")

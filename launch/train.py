@@ -43,7 +43,7 @@ def _train(argv: Sequence[str], now: float) -> int:
         print(text)
         return 0
     spec, graph = prepare.prepare(run)
-    from acme_quant.launch import lifecycle, lock, resume
+    from acme_quant.launch import lifecycle, lock, memory, resume
 
     holder = lock.WorkdirLock(run.workdir)
     try:
@@ -51,7 +51,8 @@ def _train(argv: Sequence[str], now: float) -> int:
     except lock.WorkdirInUse as error:
         raise UsageError(str(error)) from error
     run, sentences = resume.resume(run, graph)
-    for sentence in sentences:
+    size = memory.replay_bytes(spec, run.agent_config.max_replay_size)
+    for sentence in (*sentences, memory.describe(size, memory.available_bytes())):
         print(f"acme-quant: {sentence}", flush=True)
     if run.start.actor_steps >= run.config.max_actor_steps:
         print(

@@ -150,4 +150,6 @@ def test_bytes_of_an_item_count_an_observation_once() -> None:
     spec = environments.environment_spec("dm_control:cartpole:balance")
     numbers = 5 + 1 + 1 + 1
     assert memory.item_bytes(spec) == memory.ITEM_OVERHEAD_BYTES + 4 * numbers
+    assert memory.describe(10**9, 2 * 10**9).startswith("a full replay takes 1.0 GB")
+    assert memory.describe(2 * 10**9, 10**9).startswith("warning: ")
     assert 10**8 < memory.available_bytes() < 2**50

@@ -155,3 +155,18 @@ def test_another_policy_or_environment_is_one_sentence(
             assert code == 2 and words in second.output()
             assert len(second.output().strip().splitlines()) == 1
     seen("exit 2, one sentence with both shapes or both names")
+
+
+def test_a_replay_that_is_saved_comes_back(tmp_path: pathlib.Path, seen: Seen) -> None:
+    with Training(tmp_path / "run", "--checkpoint_replay") as first:
+        first.wait_until_it_learns()
+        first.send("launcher", signal.SIGKILL)
+        first.end()
+    with Training(tmp_path / "run", "--checkpoint_replay") as second:
+        second.wait_for(lambda: "replay came back with" in second.output())
+        before = second.last("learner", "learner_steps")
+        second.wait_for(lambda: second.last("learner", "learner_steps") > before)
+        items = facts(second, second.checkpoints()[-1])["replay"]["items"]
+        second.send("launcher", signal.SIGINT)
+        assert second.end()[0] == 130
+    seen(f"replay came back; {items} items in the next checkpoint")
