@@ -163,12 +163,10 @@ def try_memory(flags: list[str]) -> str:
     spec = environments.environment_spec(run.config.env, **run.environment_options)
     replay = memory.replay_bytes(spec, run.agent_config.max_replay_size)
     available = memory.available_bytes()
-    text = memory.describe(replay, available)
+    text = memory.describe(replay, available).removeprefix("warning: ")
     if replay > available:
         most = available // memory.item_bytes(spec)
-        raise MemoryError(
-            f"{text.removeprefix('warning: ')}: expected --max_replay_size of {most} at most"
-        )
+        raise MemoryError(f"{text}: expected --max_replay_size of {most} at most")
     return text
 
 

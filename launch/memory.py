@@ -38,7 +38,8 @@ def available_bytes() -> int:
 def describe(replay: int, available: int) -> str:
     """Returns a sentence that compares a full replay with the memory there is."""
     warning = "warning: " if replay > available else ""
-    return f"{warning}a full replay takes {_giga(replay)}, {_giga(available)} are available"
+    sizes = f"{_giga(replay)}, {_giga(available)} are available"
+    return f"{warning}a full replay takes {sizes}"
 
 
 def _giga(size: int) -> str:
