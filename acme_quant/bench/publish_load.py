@@ -64,15 +64,17 @@ def scale(setting: Setting, running: Nodes, clients: int, seconds: float) -> Sca
         pipe.recv()
     for pipe in pipes:
         pipe.send("go")
-    pulls_ms = 1e3 * np.array([pull_s for pipe in pipes for pull_s in pipe.recv()])
+    results = [pipe.recv() for pipe in pipes]
+    pulls_ms = 1e3 * np.concatenate([pulls_s for pulls_s, _ in results])
+    pulls_per_s = len(pulls_ms) / max(elapsed_s for _, elapsed_s in results)
     for process in processes:
         process.join()
     size = running.publisher.get_status()["policy_bytes"]
     return ScaleRow(
         *setting,
         clients,
-        pulls_per_s=len(pulls_ms) / seconds,
-        mb_per_s=len(pulls_ms) * size / seconds / 1e6,
+        pulls_per_s=pulls_per_s,
+        mb_per_s=pulls_per_s * size / 1e6,
         median_ms=float(np.median(pulls_ms)),
         p99_ms=float(np.percentile(pulls_ms, 99)),
     )
