@@ -73,10 +73,11 @@ def main(argv: Sequence[str]) -> int:
     """
     try:
         values = arguments.parse(argv, _define)
-        if values is None:
-            return 0
-        plan = from_flags(values)
+        plan = from_flags(values, argv)
         batch = _check(plan)
+    except arguments.HelpRequested as text:
+        print(text)
+        return 0
     except UsageError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
@@ -110,13 +111,13 @@ def _default_actors() -> list[str]:
     return [str(n) for n in (1, 2, 4, 8, 16, 32, 64) if n <= 2 * cores]
 
 
-def from_flags(values: flags.FlagValues) -> Plan:
-    """Returns the plan that the parsed flags describe.
+def from_flags(values: flags.FlagValues, argv: Sequence[str] = ()) -> Plan:
+    """Returns the plan that the parsed flags of `argv` describe.
 
     Raises:
       UsageError: if a flag is decided by the plan, or a list is no list of numbers.
     """
-    arguments.refuse(values, _OWN, "each run has its own")
+    arguments.refuse(argv, values, _OWN, "each run has its own")
     if not values.workdir:
         raise UsageError("expected --workdir=FOLDER for the runs, got none.")
     try:
@@ -130,7 +131,7 @@ def from_flags(values: flags.FlagValues) -> Plan:
         formats=list(dict.fromkeys(values.quantizers)),
         actors=actors,
         steps_per_actor=values.steps_per_actor,
-        flags=arguments.of_train(values),
+        flags=arguments.of_train(values, without=_OWN),
     )
 
 

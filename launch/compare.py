@@ -63,10 +63,11 @@ def main(argv: Sequence[str]) -> int:
     """
     try:
         values = arguments.parse(argv, _define)
-        if values is None:
-            return 0
-        comparison = _resumed(values) or from_flags(values)
+        comparison = _resumed(values) or from_flags(values, argv)
         about = _describe(comparison, argv, resume=values.resume)
+    except arguments.HelpRequested as text:
+        print(text)
+        return 0
     except UsageError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
@@ -125,13 +126,13 @@ def _resumed(values: flags.FlagValues) -> Comparison | None:
     )
 
 
-def from_flags(values: flags.FlagValues) -> Comparison:
-    """Returns the comparison that the parsed flags describe.
+def from_flags(values: flags.FlagValues, argv: Sequence[str] = ()) -> Comparison:
+    """Returns the comparison that the parsed flags of `argv` describe.
 
     Raises:
       UsageError: if a flag contradicts the arms or `train` would refuse them.
     """
-    arguments.refuse(values, _OWN, "the comparison sets it for each arm")
+    arguments.refuse(argv, values, _OWN, "the comparison sets it for each arm")
     if not values.workdir:
         raise UsageError("expected --workdir=FOLDER for the comparison, got none.")
     names = list(dict.fromkeys(values.quantizers))

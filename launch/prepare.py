@@ -11,19 +11,17 @@ from typing import Any
 from absl import flags
 
 from acme_quant import environments, quantizers
+from acme_quant.launch import arguments
 from acme_quant.launch import config as run_config
 from acme_quant.launch.config import Run, UsageError
 
+HelpRequested = arguments.HelpRequested
 LAUNCH_TYPES = ("local_mp", "local_mt")
 # Settings that change nothing for Acme's own actors, who know no payload.
 ENGINE_ONLY = (
     *("quantizer", "communication", "activations", "publish_period"),
     *("colocate_quantizer", "evaluate_float32", "max_bad_policies"),
 )
-
-
-class HelpRequested(Exception):
-    """The flags' help was asked for; the message is the help."""
 
 
 def parse(argv: Sequence[str]) -> tuple[Run, str]:
@@ -36,8 +34,11 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
       UsageError: for an unknown flag, a malformed value or a left-over argument.
       HelpRequested: for --help.
     """
-    values = flags.FlagValues()
-    run_config.define_flags(values)
+    values = arguments.parse(argv, _define)
+    return run_config.from_flags(values), values.lp_launch_type
+
+
+def _define(values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "lp_launch_type",
         "local_mp",
@@ -45,15 +46,6 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
         "local_mp: a process for each node; local_mt: all in one, for debugging.",
         flag_values=values,
     )
-    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
-        raise HelpRequested(values.get_help())
-    try:
-        rest = values(list(argv))[1:]
-    except flags.Error as error:
-        raise UsageError(str(error)) from error
-    if rest:
-        raise UsageError(f"expected flags only, got {rest[0]!r}.")
-    return run_config.from_flags(values), values.lp_launch_type
 
 
 def prepare(run: Run) -> tuple[Any, Any]:

@@ -190,6 +190,24 @@ def test_what_cannot_be_run_is_refused_first(
     assert asked == [] and not (tmp_path / "b").exists()
 
 
+def test_preset_is_taken_but_for_what_the_plan_decides(
+    asked: list[list[str]], tmp_path: pathlib.Path
+) -> None:
+    argv = ["balance", f"--workdir={tmp_path}", "--actors=1", "--quantizers=int8"]
+    assert balance.main([*argv, "--preset=d4pg_cartpole_balance_small"]) == 0
+    assert "--sigma_spread=0.5" in asked[0]
+    given = [flag for flag in asked[0] if flag.startswith("--max_actor_steps")]
+    assert given == ["--max_actor_steps=5000"]
+
+
+def test_flag_beside_a_preset_is_refused_when_the_plan_decides_it(
+    asked: list[list[str]], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
+) -> None:
+    preset = "--preset=d4pg_cartpole_balance_small"
+    assert run(tmp_path / "b", preset, "--num_actors=2") == 2
+    assert "num_actors" in capsys.readouterr().err
+
+
 def test_folder_in_use_is_refused(
     asked: list[list[str]], tmp_path: pathlib.Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -73,6 +73,14 @@ def test_baseline_takes_no_flag_of_our_actors() -> None:
     assert not any("publish_period" in flag for flag in arm)
 
 
+def test_preset_stands_for_its_flags_and_is_overridden() -> None:
+    arms = parsed("--preset=dqn_cartpole_small", "--baseline=acme").arms
+    assert "--q_layers=256,256" in arms["int8"]
+    assert "--batch_size=64" in arms["int8"]
+    assert "--publish_period=50" in arms["int8"]
+    assert not any("publish_period" in flag for flag in arms["acme"])
+
+
 def test_every_seed_begins_with_another_arm() -> None:
     order = list(parsed("--seeds=3", "--baseline=acme").runs())
     assert [arm for arm, _ in order[::3]] == ["float32", "int8", "acme"]
@@ -91,6 +99,7 @@ def test_every_seed_begins_with_another_arm() -> None:
         ("--num_actors=0", "num_actors"),
         ("--country_iso_code=fra", "country_iso_code"),
         ("--nonsense=1", "nonsense"),
+        ("--preset=dqn_cart", "dqn_cartpole"),
         ("--seeds=0", "seeds"),
         ("leftover", "leftover"),
     ],
