@@ -80,7 +80,7 @@ def column_minmax(w: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     Raises:
       ValueError: A number is NaN or Inf, or w is not such a matrix.
     """
-    low, high = np.empty((2, w.shape[-1]), np.float32)
+    low, high = np.empty((2, *(np.shape(w)[-1:] or (0,))), np.float32)
     _kernels.column_range(w, low, high)
     return low, high
 
