@@ -63,6 +63,9 @@ class RunConfig:
     publish_period: int = setting(
         100, "Learner steps between two publications of the policy."
     )
+    publish_period_s: float = setting(
+        0.0, "Seconds between two publications instead; 0: learner steps count."
+    )
     update_period: int = setting(
         100, "Environment steps between an actor's questions for a newer policy."
     )

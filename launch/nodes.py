@@ -129,6 +129,7 @@ def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:
         activations=config.activations,
         communication=config.communication or None,
         publish_period=config.publish_period,
+        publish_period_s=config.publish_period_s or None,
         first_version=run.start.policy_version + 1,
         max_bad_policies=config.max_bad_policies,
         stop=lp.stop_event(),

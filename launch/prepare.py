@@ -20,6 +20,7 @@ LAUNCH_TYPES = ("local_mp", "local_mt")
 # Settings that change nothing for Acme's own actors, who know no payload.
 ENGINE_ONLY = (
     *("quantizer", "communication", "activations", "publish_period"),
+    "publish_period_s",
     *("colocate_quantizer", "evaluate_float32", "max_bad_policies"),
 )
 
@@ -84,6 +85,7 @@ def _check_numbers(run: Run) -> None:
         "num_actors": 1,
         "max_actor_steps": 1,
         "publish_period": 1,
+        "publish_period_s": 0,
         "update_period": 1,
         "max_bad_policies": 1,
         "evaluate_every": 0,
@@ -123,6 +125,11 @@ def _check_formats(run: Run) -> None:
     if config.communication:
         quantizers.check_precisions(config.quantizer, config.communication)
     default = run_config.RunConfig()
+    if config.publish_period_s and config.publish_period != default.publish_period:
+        raise UsageError(
+            "expected --publish_period or --publish_period_s, got both: "
+            f"{config.publish_period} learner steps and {config.publish_period_s} s."
+        )
     for name in ENGINE_ONLY:
         if config.actor == "acme" and getattr(config, name) != getattr(default, name):
             raise UsageError(

@@ -59,6 +59,11 @@ def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> No
     assert "quantizer" in text and "acme" in text
 
 
+def test_two_ways_to_time_publications_are_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(tmp_path, "--publish_period=10", "--publish_period_s=2")
+    assert "10 learner steps" in text and "2.0 s" in text
+
+
 def test_missing_workdir_is_refused() -> None:
     with pytest.raises(UsageError, match="workdir"):
         run, _ = prepare.parse([PROGRAM])
