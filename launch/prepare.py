@@ -19,9 +19,8 @@ HelpRequested = arguments.HelpRequested
 LAUNCH_TYPES = ("local_mp", "local_mt")
 # Settings that change nothing for Acme's own actors, who know no payload.
 ENGINE_ONLY = (
-    *("quantizer", "communication", "activations", "publish_period"),
-    "publish_period_s",
-    *("colocate_quantizer", "evaluate_float32", "max_bad_policies"),
+    *("quantizer", "activations", "communication", "colocate_quantizer"),
+    *("publish_period", "publish_period_s", "max_bad_policies", "evaluate_float32"),
 )
 
 
