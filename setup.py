@@ -28,7 +28,8 @@ kernels = setuptools.Extension(
     depends=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.h")),
     extra_compile_args=[
         *("-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno"),
-        "-fvisibility=hidden",
+        # Sums of codes that no quantizer makes, but a stranger may send, wrap.
+        *("-fwrapv", "-fvisibility=hidden"),
         # Vectors are passed only within a file.
         *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-missing-field-initializers"),
     ],
