@@ -24,7 +24,7 @@ train: $(INSTALLED)
 test: check
 	$(BIN)/python -m pytest $(ARGS)
 
-# Every fault of docs/reliability.md, each injected into a real run: an hour.
+# Every fault of docs/reliability.md, each injected into a real run: half an hour.
 faults: $(INSTALLED)
 	$(BIN)/python -m pytest tests/faults $(ARGS)
 
