@@ -63,7 +63,6 @@ class LearnerSaver:
         self._started = started
         self._every_s = run.config.checkpoint_every_s
         self._due = time.monotonic() + self._every_s
-        self._saved_step = run.start.learner_steps
         self._saver = BackgroundSaver(checkpoints_of(run), _report)
         self.policy_version: Callable[[], int] | None = None
         self._unchanging = {
@@ -83,15 +82,17 @@ class LearnerSaver:
             self._save(learner_steps)
 
     def at_the_end(self, learner_steps: int) -> None:
-        """Saves what has not been saved, in bounded time."""
+        """Saves once more, in bounded time, unless nothing has been learnt.
+
+        Also when no step was taken since the last save: the actors have taken some.
+        """
         if not self._every_s or not self._saver.wait(FINAL_SAVE_S):
             return
-        if learner_steps > self._saved_step:
+        if learner_steps:
             self._save(learner_steps)
             self._saver.wait(FINAL_SAVE_S)
 
     def _save(self, learner_steps: int) -> None:
-        self._saved_step = learner_steps
         wall_s = time.time() - self._started
 
         def make_facts() -> tuple[Mapping[str, Any], float | None]:
