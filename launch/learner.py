@@ -17,13 +17,27 @@ from acme_quant.learner import ConsistentLearner, PublishingLearner
 class LearnerNode:
     """Serves what the quantizer asks of a learner, and nothing else."""
 
+    PUBLISHER_LOG_S = 1.0
+
     def __init__(
-        self, learner: ConsistentLearner, logger: loggers.Logger, saver: LearnerSaver
+        self,
+        learner: ConsistentLearner,
+        logger: loggers.Logger,
+        saver: LearnerSaver,
+        publisher_logger: loggers.Logger | None = None,
     ) -> None:
-        """Steps `learner` and lets `saver` save it; `logger` is closed at the end."""
+        """Initializes the node.
+
+        Args:
+          learner: is stepped.
+          logger: of the learner, to be closed at the end.
+          saver: saves the learner.
+          publisher_logger: gets the status of a learner that publishes by itself.
+        """
         self._learner = learner
         self._logger = logger
         self._saver = saver
+        self._publisher_logger = publisher_logger
         if isinstance(learner, PublishingLearner):
             self.get_policy = learner.get_policy
             self.get_status = learner.get_status
@@ -43,11 +57,21 @@ class LearnerNode:
 
     def run(self) -> None:
         """Learns until the program ends."""
-        stopping.serve_until_stopped(self._learn, close=self._close)
+        works = [self._learn]
+        if self._publisher_logger is not None:
+            works.append(self._log_publisher)
+        stopping.serve_until_stopped(*works, close=self._close)
 
     def _close(self) -> None:
         self._saver.at_the_end(self._learner.get_steps())
         self._logger.close()
+        if self._publisher_logger is not None:
+            self._publisher_logger.write(self._learner.get_status())
+            self._publisher_logger.close()
+
+    def _log_publisher(self, stop: threading.Event) -> None:
+        while not stop.wait(self.PUBLISHER_LOG_S):
+            self._publisher_logger.write(self._learner.get_status())
 
     def _learn(self, stop: threading.Event) -> None:
         while not stop.is_set():

@@ -98,7 +98,8 @@ def make_learner(
     learner = learners.PublishingLearner(acme_learner, publisher, steps)
     logger.learner = learner
     saver.policy_version = lambda: int(learner.get_status()["version"])
-    return LearnerNode(learner, logger, saver)
+    publisher_logger = make_logger(run.workdir, "quantizer", "learner_step", started)
+    return LearnerNode(learner, logger, saver, publisher_logger)
 
 
 def make_quantizer(
