@@ -117,3 +117,16 @@ def test_nodes_get_different_seeds(tmp_path: pathlib.Path) -> None:
     assert len({run.node_seed(name) for name in names}) == len(names)
     assert run.node_seed("learner") != other.node_seed("learner")
     assert run.node_seed("learner") == run.node_seed("learner")
+
+
+def test_readme_tells_every_flag_and_its_help() -> None:
+    import dataclasses
+
+    from acme_quant import agents
+    from acme_quant.launch.config import RunConfig
+
+    readme = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
+    for config in (RunConfig, *(agents.get(name).Config for name in agents.AGENTS)):
+        for field in dataclasses.fields(config):
+            assert f"`--{field.name}`" in readme
+            assert field.metadata["help"] in readme
