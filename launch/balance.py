@@ -212,6 +212,8 @@ def _report(plan: Plan, points: Sequence[Point]) -> int:
         print(f"{name}: {balance_page.sentence(advice)}")
         for text in advice["extrapolated"] if advice else ():
             print(f"  extrapolated: {text}")
+    for problem in found["problems"]:
+        print(f"  note: {problem}")
     page = plan.workdir / "report" / "balance.html"
     print(f"report: {page.resolve()}")
     return 0 if all(point.steps_per_s for point in points) else 1

@@ -12,6 +12,7 @@ from typing import Any, Optional
 from matplotlib.figure import Figure
 
 from acme_quant.launch import figures, operating_point, page
+from acme_quant.launch.findings import OTHERS_LIMIT
 from acme_quant.launch.operating_point import Point
 
 _LIMIT_MARKS = {
@@ -43,6 +44,7 @@ def write(
     with figures.style():
         figures.save(draw(points, found), picture)
     parts = [
+        page.problems(found["problems"]),
         *(_recommendation(*pair) for pair in found["recommendations"].items()),
         page.picture(
             {"balance": picture},
@@ -65,6 +67,7 @@ def findings(points: Sequence[Point], cores: int) -> dict[str, Any]:
     return {
         "format": 1,
         "methods": operating_point.METHODS,
+        "problems": _problems(points),
         "points": [
             {
                 **dataclasses.asdict(point),
@@ -80,6 +83,25 @@ def findings(points: Sequence[Point], cores: int) -> dict[str, Any]:
             for name in formats
         },
     }
+
+
+def _problems(points: Sequence[Point]) -> list[str]:
+    """Returns what a reader must know before any number, one sentence each."""
+    found = []
+    for point in points:
+        name = f"{point.quantizer}, {point.actors} actors, batch {point.batch}"
+        if point.steps_per_s is None:
+            found.append(f"{name}: did not finish, or was too short to measure.")
+        elif point.limit is None:
+            found.append(
+                f"{name}: who waits was not measured, so its limit is unknown."
+            )
+        if point.others is not None and point.others > OTHERS_LIMIT:
+            found.append(
+                f"{name}: {point.others:.0%} of the CPU time went to other programs, "
+                "so its rates are not those of a free machine."
+            )
+    return found
 
 
 def draw(points: Sequence[Point], found: Mapping[str, Any]) -> Figure:
@@ -121,6 +143,7 @@ def draw(points: Sequence[Point], found: Mapping[str, Any]) -> Figure:
     watt.set_title("throughput per watt")
     for axes in (speed, waits, watt):
         axes.set_xlabel("actor processes")
+        axes.margins(y=0.15)
         axes.set_ylim(bottom=0)
         axes.set_xticks(sorted({point.actors for point in points}))
         axes.legend(fontsize=8)

@@ -62,6 +62,7 @@ class Point:
       publishing: part of the time between publications that the quantizer works.
       cores: role -> busy cores.
       watts: mean power of the machine.
+      others: part of its CPU time that other programs took.
       limit: what limits the run; None when that cannot be told.
     """
 
@@ -77,6 +78,7 @@ class Point:
     publishing: Optional[float] = None
     cores: Mapping[str, float] = dataclasses.field(default_factory=dict)
     watts: Optional[float] = None
+    others: Optional[float] = None
 
     @property
     def limit(self) -> Optional[str]:
@@ -135,6 +137,7 @@ def measure(run: Run, quantizer: str, actors: int) -> Point:
         publishing=_publishing(run),
         cores=_cores(run),
         watts=_watts(run),
+        others=run.share_of_others(),
     )
 
 

@@ -57,7 +57,7 @@ def render(
       figures: name -> PNG file.
       about: command, host and versions; shown as it is.
     """
-    parts = [_headlines(found), _problems(found["problems"])]
+    parts = [_headlines(found), problems(found["problems"])]
     parts += ["<h2>Return</h2>", picture(figures, "return"), _returns(found)]
     parts += ["<h2>Time to a level</h2>", picture(figures, "time_to_level")]
     parts += [_levels(found)]
@@ -163,10 +163,11 @@ def _verdict(found: Mapping[str, Any], reference: str, arm: str) -> str:
     return f"{text}, {word} one standard deviation ({other['std']:.2g}){end}"
 
 
-def _problems(problems: Sequence[str]) -> str:
-    if not problems:
+def problems(sentences: Sequence[str]) -> str:
+    """Returns a box of what must be read first; nothing when there is nothing."""
+    if not sentences:
         return ""
-    items = "".join(f"<li>{html.escape(problem)}</li>" for problem in problems)
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
     return f'<div class="problems"><b>Read first</b><ul>{items}</ul></div>'
 
 

@@ -117,12 +117,14 @@ def test_failed_run_has_no_numbers(tmp_path: pathlib.Path) -> None:
 def test_page_stands_alone_and_says_what_is_unknown(tmp_path: pathlib.Path) -> None:
     empty = Point("float32", 1, 64, 8.0)
     about = {"command": ["balance"], "host": {"cores": 2}}
-    points = [*over_actors([100.0, 150.0]), empty]
+    points = [*over_actors([100.0, 150.0], others=0.5), empty]
     found = balance_page.write(tmp_path, points, about)
     text = (tmp_path / "balance.html").read_text()
     assert "data:image/png;base64," in text and "<script" not in text
     assert "not measured" in text and "nothing to recommend" in text
     assert found["recommendations"]["float32"] is None
+    assert "50% of the CPU time went to other programs" in text
+    assert "float32, 1 actors, batch 64: did not finish" in text
     assert json.loads((tmp_path / "summary.json").read_text())["points"]
 
 
