@@ -224,12 +224,15 @@ def split_exploration(network: snt.Module) -> tuple[snt.Module, Exploration]:
     """Splits a behaviour network into its deterministic part and its exploration.
 
     Knows what Acme's `D4PGNetworks.make_policy` puts on top: ClippedGaussian noise,
-    then ClipToSpec. Any other network is taken as deterministic.
+    then ClipToSpec; and a last layer that names its own `exploration`, as our DQN's
+    EpsilonGreedyHead does. Any other network is taken as deterministic.
     """
     import sonnet as snt
     from acme.tf import networks as acme_networks
 
     layers = list(getattr(network, "_layers", ()))
+    if layers and hasattr(layers[-1], "exploration"):
+        return snt.Sequential(layers[:-1]), layers[-1].exploration
     kinds = [type(layer) for layer in layers[-2:]]
     if kinds != [acme_networks.ClippedGaussian, acme_networks.ClipToSpec]:
         return network, _identity

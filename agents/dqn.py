@@ -156,6 +156,9 @@ def make_builder(
 ) -> QuantizedBuilder:
     """Returns a DQN builder with quantized actors and the fast adder.
 
+    Its `make_actor` takes the Q-network; all its actors explore alike. An evaluator's
+    builder is given `exploration=dqn.greedy(spec)`.
+
     Args:
       config: the agent's settings.
       quantizer: name of a quantizer, or an object of one's own.

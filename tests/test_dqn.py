@@ -263,6 +263,17 @@ def test_replay_samples_by_the_priority_exponent() -> None:
     assert table.info.max_size == SMALL.max_replay_size
 
 
+def test_a_wrapped_dqn_builder_reads_epsilon_off_the_behaviour_network() -> None:
+    spec = make_spec(ROW)
+    builder = acme_quant.QuantizedBuilder(dqn.make_acme_builder(SMALL))
+    builder.make_replay_tables(spec)
+    network = dqn.make_networks(spec, SMALL)
+    greedy = dqn.make_acme_policy(network, spec, dqn.Config(epsilon=0.0))
+    action = builder.make_actor(greedy).select_action(np.ones(4, np.float32))
+    values = network(tf.ones((1, 4))).numpy()[0]
+    assert action.dtype == np.int32 and values[action] >= values.max() - 0.05
+
+
 def test_the_quantized_builder_trains_with_int8_actors() -> None:
     environment = EdgeEnvironment(Chain())
     spec = acme.make_environment_spec(environment)
