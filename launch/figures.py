@@ -16,6 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from acme_quant import cpu_times, timing
+from acme_quant.launch import measures
 from acme_quant.launch.runs import Run
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -192,6 +193,7 @@ def whole_run(found: Mapping[str, Any]) -> Optional[Figure]:
         ("training_speedup", "time without start-up"),
         ("kwh_ratio", "energy (kWh)"),
     )
+    pairs = measures.pairs(found["arms"], found["references"])
     references = [
         name
         for name in found["references"]
@@ -200,6 +202,7 @@ def whole_run(found: Mapping[str, Any]) -> Optional[Figure]:
             for key, _ in rows
             for cell in found["whole_run"][key][name].values()
         )
+        and any(reference == name for reference, _ in pairs)
     ]
     if not references:
         return None
@@ -208,7 +211,7 @@ def whole_run(found: Mapping[str, Any]) -> Optional[Figure]:
     for axes, reference in zip(
         np.atleast_1d(figure.subplots(1, len(references))), references
     ):
-        others = {arm: c for arm, c in arms.items() if arm != reference}
+        others = {arm: c for arm, c in arms.items() if (reference, arm) in pairs}
         width = 0.8 / len(others)
         for i, (arm, colour) in enumerate(others.items()):
             for place, (key, _) in enumerate(rows):

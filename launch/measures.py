@@ -146,6 +146,20 @@ def spread(values: Sequence[Optional[float]]) -> dict[str, Any]:
     }
 
 
+def pairs(arms: Sequence[str], references: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns the (reference, arm) that a reader is shown.
+
+    Of two references each is not held against the other both ways: float32 of our
+    engine is an arm beside Acme's own actor, and not the other way round.
+    """
+    return [
+        (reference, arm)
+        for place, reference in enumerate(references)
+        for arm in arms
+        if arm != reference and arm not in references[place:]
+    ]
+
+
 def ratios(
     reference: Mapping[int, Optional[float]], arm: Mapping[int, Optional[float]]
 ) -> dict[str, Any]:

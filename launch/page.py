@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+from acme_quant.launch import measures
+
 _CSS = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:1150px;margin:2em auto;padding:0 1em;
 color:#1a1a1a}
@@ -118,7 +120,7 @@ def with_spread(cell: Mapping[str, Any], unit: str = "", scale: float = 1.0) -> 
         return NOT_MEASURED
     text = f"{cell['mean'] * scale:.4g}"
     if cell["std"] is not None:
-        text += f" ± {cell['std'] * scale:.2g}"
+        text += f" ± {cell['std'] * scale:.3g}"
     return f"{text}{unit}"
 
 
@@ -134,17 +136,17 @@ def ratio(cell: Optional[Mapping[str, Any]]) -> str:
 
 def _headlines(found: Mapping[str, Any]) -> str:
     lines = []
-    for reference in found["references"]:
-        for arm, cell in found["whole_run"]["speedup"][reference].items():
-            if cell["mean"] is None:
-                continue
-            word = "faster" if cell["mean"] >= 1.0 else "slower"
-            kwh = ratio(found["whole_run"]["kwh_ratio"][reference][arm])
-            lines.append(
-                f"<b>{html.escape(arm)}</b> against <b>{html.escape(reference)}</b>: "
-                f"{ratio(cell)} in time at equal learner steps ({word}), "
-                f"{kwh} in kWh; {_verdict(found, reference, arm)}."
-            )
+    for reference, arm in _pairs(found):
+        cell = found["whole_run"]["speedup"][reference][arm]
+        if cell["mean"] is None:
+            continue
+        word = "faster" if cell["mean"] >= 1.0 else "slower"
+        kwh = ratio(found["whole_run"]["kwh_ratio"][reference][arm])
+        lines.append(
+            f"<b>{html.escape(arm)}</b> against <b>{html.escape(reference)}</b>: "
+            f"{ratio(cell)} in time at equal learner steps ({word}), "
+            f"{kwh} in kWh; {_verdict(found, reference, arm)}."
+        )
     return "".join(f'<p class="headline">{line}</p>' for line in lines)
 
 
@@ -160,7 +162,7 @@ def _verdict(found: Mapping[str, Any], reference: str, arm: str) -> str:
     inside = own["mean"] >= other["mean"] - other["std"]
     word = "within" if inside else "more than"
     end = "" if inside else " below"
-    return f"{text}, {word} one standard deviation ({other['std']:.2g}){end}"
+    return f"{text}, {word} one standard deviation ({other['std']:.3g}){end}"
 
 
 def problems(sentences: Sequence[str]) -> str:
@@ -288,7 +290,7 @@ def _runs(found: Mapping[str, Any]) -> str:
 
 
 def _pairs(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(r, a) for r in found["references"] for a in found["arms"] if a != r]
+    return measures.pairs(found["arms"], found["references"])
 
 
 def _method_line(found: Mapping[str, Any], name: str) -> str:

@@ -246,6 +246,11 @@ def test_nothing_is_extrapolated() -> None:
     assert table.at("y", "x", 0.9) is None
 
 
+def test_references_are_held_against_each_other_one_way() -> None:
+    pairs = measures.pairs(["float32", "int8", "acme"], ["float32", "acme"])
+    assert pairs == [("float32", "int8"), ("acme", "float32"), ("acme", "int8")]
+
+
 def test_every_arm_has_a_colour_of_its_own() -> None:
     arms = ["int8", "int4", "int5", "float32", "acme"]
     assert len(set(figures.colours(arms).values())) == len(arms)
