@@ -46,9 +46,11 @@ class Threads:
         """Raises the error of a node that failed."""
         self._manager.check_for_thread_worker_exception()
 
-    def stop(self, then: Sequence[Sequence[str]] = ()) -> None:
+    def stop(
+        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
+    ) -> None:
         """Asks all nodes to end and waits a while; threads cannot be killed."""
-        del then
+        del then, drop
         self._manager.stop_event().set()
         wait = threading.Thread(
             target=self._manager.wait, kwargs={"raise_error": False}, daemon=True
@@ -166,7 +168,8 @@ def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
         code, reason = 1, str(error)
     signals.ending = True
     watch.close()
-    nodes.stop(then=programs.LATER)
+    # A last evaluation is worth waiting for when the run has reached its steps only.
+    nodes.stop(then=programs.LATER, drop=("evaluator",) if reason else ())
     if reason:
         print(f"acme-quant train: {reason}", file=sys.stderr, flush=True)
     return code

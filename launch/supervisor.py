@@ -146,15 +146,21 @@ class Supervisor:
         with self._log.open("a") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
-    def stop(self, then: Sequence[Sequence[str]] = ()) -> None:
+    def stop(
+        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
+    ) -> None:
         """Asks the nodes to end, each group of `then` after those before it.
 
         Args:
           then: groups of node names; nodes in none of them end first.
+          drop: names of nodes that are killed first: they have nothing to save.
 
         Whatever runs STOP_S seconds after the first request is killed; a group that
         hangs leaves GROUP_S seconds to each of those after it.
         """
+        for worker in self._workers:
+            if worker.name in drop:
+                _signal(worker, signal.SIGKILL)
         deadline = time.monotonic() + STOP_S
         later = {name for group in then for name in group}
         first = [w.name for w in self._workers if w.name not in later]
