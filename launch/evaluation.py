@@ -222,10 +222,18 @@ class EnginePolicies:
 class AcmePolicies:
     """The learner's policy in Acme's own actor: the outside baseline."""
 
-    def __init__(self, actor: Any, learner: Any) -> None:
-        """Evaluates `actor`, whose variables come from `learner`."""
+    def __init__(self, actor: Any, learner: Any, greedy: Any) -> None:
+        """Initializes the policies.
+
+        Args:
+          actor: Acme's actor of the policy without exploration.
+          learner: where its variables come from.
+          greedy: makes the action of the policy's output, such as the best of values.
+        """
         self._actor = actor
         self._learner = learner
+        self._greedy = greedy
+        self._rng = np.random.default_rng(0)
 
     def update(self) -> int:
         """Fetches the newest variables and returns the learner's step."""
@@ -239,4 +247,7 @@ class AcmePolicies:
 
     def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
         """Yields Acme's actor alone."""
-        yield "", self._actor.select_action
+        yield "", self._select
+
+    def _select(self, observation: Any) -> Any:
+        return self._greedy(self._actor.select_action(observation), self._rng)

@@ -266,7 +266,8 @@ def make_evaluator(
         from acme_quant.launch import acme_actor
 
         actor = acme_actor.make(run, spec, policies, None, exploring=False)
-        evaluated = evaluation.AcmePolicies(actor, policies)
+        greedy = run.agent.greedy(spec)
+        evaluated = evaluation.AcmePolicies(actor, policies, greedy)
     drawer = Drawer(counter, EVALUATOR)
     counter = counting.Counter(counter, "evaluator", time_delta=COUNTER_PERIOD_S)
     return evaluation.EvaluatorNode(

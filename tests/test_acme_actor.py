@@ -4,13 +4,14 @@ import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from acme import core
 from acme.testing import fakes
 from acme.utils import loggers
 
-from acme_quant import timing
-from acme_quant.launch import acme_actor
+from acme_quant import exploration, timing
+from acme_quant.launch import acme_actor, evaluation
 
 ACT_S = 0.004
 EPISODE = 5
@@ -65,3 +66,15 @@ def test_every_stage_of_acmes_loop_is_timed(rows: list[dict[str, Any]]) -> None:
         assert all(us >= 0 for us in stages)
         # All of an episode belongs to some stage, so the speed follows from the sum.
         assert sum(stages) >= 0.9e6 / row["steps_per_second"]
+
+
+def test_evaluator_acts_by_the_best_of_acmes_values() -> None:
+    class ValueActor:
+        def select_action(self, observation: Any) -> np.ndarray:
+            del observation
+            return np.array([0.1, 0.7, 0.2], np.float32)
+
+    best = exploration.EpsilonGreedy(0.0)
+    policies = evaluation.AcmePolicies(ValueActor(), None, best)
+    ((_, select_action),) = policies.select_actions()
+    assert select_action(None) == 1
