@@ -116,7 +116,7 @@ def returns(runs: Sequence[Run], found: Mapping[str, Any]) -> Optional[Figure]:
             va="center",
         )
     panels[0].set_ylabel("evaluation return (sum of rewards)")
-    panels[0].legend(loc="lower right")
+    panels[0].legend(loc="best")
     return figure
 
 
@@ -178,6 +178,7 @@ def time_to_level(found: Mapping[str, Any]) -> Optional[Figure]:
     axes.set_xticks(
         range(len(levels)), [f"{v['name']}\n({v['return']:.4g})" for v in levels]
     )
+    axes.set_xlim(-0.55, len(levels) - 0.45)
     axes.set_xlabel("level (share of float32's best return)")
     axes.set_ylabel("minutes from launch")
     axes.set_title("time to a level: bars are means, dots are seeds")
@@ -287,7 +288,7 @@ def _stacked(
             )
         left += widths
     for place, (total, bar) in enumerate(zip(left, bars.values())):
-        text = f" {total:.4g} {unit}" if bar else " not measured"
+        text = f" {_short(total)} {unit}" if bar else " not measured"
         axes.text(total, place, text, va="center", fontsize=9)
     axes.set_yticks(range(len(bars)), list(bars))
     axes.invert_yaxis()
@@ -331,6 +332,10 @@ def _legend(axes: Any, arms: Mapping[str, str]) -> None:
 
     handles = [Patch(color=c, alpha=0.75, label=arm) for arm, c in arms.items()]
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _say(axes: Any, text: str) -> None:
