@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from acme_quant.cpu_times import ROLES, CpuTimes
+from acme_quant.csv_rows import read_rows
 
 DEFAULT_COUNTRY = "USA"
 FIELDS = (
@@ -387,19 +388,6 @@ def _country_is_known(iso_code: str) -> bool:
     from codecarbon.input import DataSource
 
     return iso_code in DataSource().get_global_energy_mix_data()
-
-
-def read_rows(path: os.PathLike[str] | str) -> list[dict[str, str]]:
-    """Returns the whole rows of a CSV file; [] when there is none, or no CSV in it.
-
-    A row that was cut short by a kill is left out.
-    """
-    try:
-        with open(path, newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, csv.Error, UnicodeDecodeError):
-        return []
-    return [row for row in rows if None not in row and None not in row.values()]
 
 
 def _cell(value: float | None) -> str:

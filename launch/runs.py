@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import numpy as np
 
-from acme_quant import cpu_times, energy, timing
+from acme_quant import cpu_times, csv_rows, timing
 
 ENERGY_FILE = "energy.csv"
 
@@ -233,7 +233,7 @@ def read_table(path: pathlib.Path) -> Table:
     A row cut short by a kill is left out. Where `wall_s` falls, a resumed run has begun
     anew: the times of its sessions are added up.
     """
-    rows = energy.read_rows(path)
+    rows = csv_rows.read_rows(path)
     if not rows:
         return Table({})
     columns = {n: np.array([_number(row[n]) for row in rows]) for n in rows[0]}
@@ -264,7 +264,7 @@ def _energy_rows(path: pathlib.Path) -> Table:
 
 
 def _energy_words(path: pathlib.Path) -> tuple[str, str]:
-    rows = energy.read_rows(path)
+    rows = csv_rows.read_rows(path)
     if not rows:
         return "unknown", ""
     return rows[-1].get("method", "unknown"), rows[-1].get("missing", "")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from acme_quant import cpu_times, energy
+from acme_quant import cpu_times, csv_rows, energy
 
 
 class FakeSource:
@@ -54,7 +54,7 @@ def test_last_row_is_the_total_and_marked_final(
 ) -> None:
     path = tmp_path / "energy.csv"
     total = run_meter(path, 0.3)
-    rows = energy.read_rows(path)
+    rows = csv_rows.read_rows(path)
     assert [row["final"] for row in rows] == ["0"] * (len(rows) - 1) + ["1"]
     assert float(rows[-1]["kwh"]) == pytest.approx(total.kwh)
     assert rows[-1]["kwh_gpu"] == ""
@@ -64,7 +64,7 @@ def test_last_row_is_the_total_and_marked_final(
 
 def test_roles_sum_to_the_whole(fake: None, tmp_path: pathlib.Path) -> None:
     total = run_meter(tmp_path / "energy.csv", 0.2)
-    row = energy.read_rows(tmp_path / "energy.csv")[-1]
+    row = csv_rows.read_rows(tmp_path / "energy.csv")[-1]
     by_role = [float(row[f"kwh_{role}"]) for role in cpu_times.ROLES]
     assert sum(by_role) == pytest.approx(total.kwh, rel=1e-6)
     assert sum(total.shares.values()) == pytest.approx(1.0)
@@ -92,7 +92,7 @@ def test_file_of_other_columns_is_kept_aside(
 def test_row_cut_short_is_left_out(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "energy.csv"
     path.write_text("wall_s,kwh\n1,0.1\n2")
-    assert energy.read_rows(path) == [{"wall_s": "1", "kwh": "0.1"}]
+    assert csv_rows.read_rows(path) == [{"wall_s": "1", "kwh": "0.1"}]
 
 
 def test_failing_source_gives_unknown_and_its_reason(
@@ -105,7 +105,7 @@ def test_failing_source_gives_unknown_and_its_reason(
     total = run_meter(tmp_path / "energy.csv", 0.1)
     assert total.kwh is None and total.kg_co2 is None and total.shares == {}
     assert "no counters here" in total.missing[-1]
-    assert energy.read_rows(tmp_path / "energy.csv")[-1]["kwh"] == ""
+    assert csv_rows.read_rows(tmp_path / "energy.csv")[-1]["kwh"] == ""
 
 
 def test_unwritable_folder_raises_nothing(fake: None, tmp_path: pathlib.Path) -> None:
@@ -202,11 +202,11 @@ def test_partial_row_remains_after_kill(tmp_path: pathlib.Path) -> None:
     )
     process = subprocess.Popen([sys.executable, "-c", program])
     deadline = time.monotonic() + 30
-    while not energy.read_rows(path) and time.monotonic() < deadline:
+    while not csv_rows.read_rows(path) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.kill()
     process.wait()
-    row = energy.read_rows(path)[-1]
+    row = csv_rows.read_rows(path)[-1]
     assert row["final"] == "0"
     assert float(row["kwh"]) > 0
 

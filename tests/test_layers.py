@@ -19,6 +19,7 @@ ROWS = [
     {
         "calls",
         "cpu_times",
+        "csv_rows",
         "data_wait",
         "durable",
         "loopback",
