@@ -236,6 +236,8 @@ def _end(workers: Iterable[Worker], deadline: float) -> None:
     workers = [w for w in workers if w.exit_code is None]
     for worker in workers:
         _signal(worker, signal.SIGTERM)
+        # One that was stopped hears nothing until it goes on.
+        _signal(worker, signal.SIGCONT)
     for worker in workers:
         try:
             worker.process.wait(max(0.0, deadline - time.monotonic()))

@@ -73,6 +73,15 @@ def test_a_node_that_hangs_leaves_the_next_its_time(
     assert ended(tmp_path, "learner")
 
 
+def test_a_stopped_node_ends_too(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 0, replay=SAVES)
+    nodes._workers[0].process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    nodes.stop()
+    assert time.monotonic() - began < 3.0
+    assert ended(tmp_path, "replay")
+
+
 def test_a_dropped_node_is_not_waited_for(tmp_path: pathlib.Path) -> None:
     nodes = supervise(tmp_path, 0, evaluator=DEAF, learner=SAVES)
     began = time.monotonic()
