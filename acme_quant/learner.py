@@ -121,6 +121,10 @@ class PublishingLearner(ConsistentLearner):
         """Returns the publisher's counts; see `PolicyPublisher.get_status`."""
         return self._publisher.get_status()
 
+    def get_float32(self) -> tuple[int, list[np.ndarray]]:
+        """Returns what was quantized last; see `PolicyPublisher.get_float32`."""
+        return self._publisher.get_float32()
+
     def _publish(self) -> None:
         try:
             self._publisher.run()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from acme_quant.launch.actor import ActorNode, Life
     from acme_quant.launch.coordinator import Coordinator
-    from acme_quant.launch.counter import RunCounter
+    from acme_quant.launch.counter import Drawer, RunCounter
     from acme_quant.launch.evaluation import EvaluatorNode
     from acme_quant.launch.learner import LearnerNode
-    from acme_quant.launch.quantizer import QuantizerNode
+    from acme_quant.launch.quantizer import Publication, QuantizerNode
     from acme_quant.policy import QuantizedPolicy
     from acme_quant.publisher import PolicyPublisher
     from acme_quant.variable_client import QuantizedVariableClient
@@ -98,8 +98,7 @@ def make_learner(
     learner = learners.PublishingLearner(acme_learner, publisher, steps)
     logger.learner = learner
     saver.policy_version = lambda: int(learner.get_status()["version"])
-    publisher_logger = make_logger(run.workdir, "quantizer", "learner_step", started)
-    return LearnerNode(learner, logger, saver, publisher_logger)
+    return LearnerNode(learner, logger, saver, _make_publication(run, learner, started))
 
 
 def make_quantizer(
@@ -109,14 +108,19 @@ def make_quantizer(
     from acme_quant.launch.counter import QUANTIZER, Drawer
     from acme_quant.launch.quantizer import QuantizerNode
 
+    publisher = _make_publisher(run, graph, learner)
+    drawer = Drawer(counter, QUANTIZER)
+    publication = _make_publication(run, publisher, started, drawer)
+    return QuantizerNode(publisher, publication)
+
+
+def _make_publication(
+    run: Run, publisher: Any, started: float, drawer: Drawer | None = None
+) -> Publication:
+    from acme_quant.launch.quantizer import Publication
+
     logger = make_logger(run.workdir, "quantizer", "learner_step", started)
-    return QuantizerNode(
-        _make_publisher(run, graph, learner),
-        logger,
-        run.workdir,
-        run.config.log_every_s,
-        Drawer(counter, QUANTIZER),
-    )
+    return Publication(publisher, logger, run.workdir, run.config.log_every_s, drawer)
 
 
 def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:

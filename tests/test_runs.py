@@ -91,7 +91,7 @@ def test_last_policy_is_a_file_that_numpy_runs(int8_run: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--quantizer=float32", "--colocate_quantizer"),
+        ("--quantizer=float32", "--colocate_quantizer", "--evaluate_float32"),
         ("--actor=acme",),
         ("--lp_launch_type=local_mt",),
         ("--quantizer=int8", "--communication=float16", "--activations=8bit"),
