@@ -25,6 +25,8 @@ class Status:
 
     def line(self, steps_per_s: float) -> str:
         """Returns share done, speed, last evaluation, version and time left."""
+        if not self.actor_steps:
+            return f"starting, {self.wall_s:.0f} s"
         share = min(1.0, self.actor_steps / self.max_actor_steps)
         parts = [
             f"{share:4.0%}",

@@ -28,8 +28,12 @@ def test_line_tells_share_speed_return_version_and_time_left() -> None:
 
 
 def test_unknown_values_are_not_zeros() -> None:
-    line = Status(1.0, 0, 1000, 0, None, None).line(0.0)
+    line = Status(1.0, 1, 1000, 0, None, None).line(0.0)
     assert "return -" in line and "- left" in line and "policy" not in line
+
+
+def test_run_without_a_step_says_that_it_starts() -> None:
+    assert Status(12.3, 0, 1000, 0, None, None).line(0.0) == "starting, 12 s"
 
 
 def test_speed_counts_from_the_first_step_not_from_launch() -> None:
