@@ -115,8 +115,10 @@ def test_actor_learns_of_new_policies_from_the_learner(program: Any) -> None:
     assert before.quantizer == "int8" and before.version == 1
 
     # The rate limiter lets neither run far ahead of the other.
+    done = threading.Event()
+
     def learn() -> None:
-        while True:
+        while not done.is_set():
             learner.step()
 
     threading.Thread(target=learn, daemon=True).start()
@@ -126,6 +128,7 @@ def test_actor_learns_of_new_policies_from_the_learner(program: Any) -> None:
     while actor.client.version == 1 and time.monotonic() < deadline:
         time.sleep(0.5)
         actor.update(wait=True)
+    done.set()
     assert actor.client.version > 1
     rng = np.random.default_rng(1)
     seen = observation(rng)
