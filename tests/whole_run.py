@@ -27,7 +27,10 @@ def train(
     workdir: pathlib.Path, *flags: str, timeout_s: float = 240.0
 ) -> subprocess.CompletedProcess[str]:
     """Runs `acme-quant train` on a small problem and returns what came of it."""
-    command = [str(COMMAND), "train", f"--workdir={workdir}", *SMALL, *flags]
+    small = SMALL
+    if "--actor=acme" in flags:  # Acme's actors know no publication.
+        small = [flag for flag in SMALL if "publish" not in flag]
+    command = [str(COMMAND), "train", f"--workdir={workdir}", *small, *flags]
     return subprocess.run(
         command,
         cwd=ROOT / "tests",
