@@ -57,7 +57,7 @@ def test_the_newest_whole_checkpoint_is_the_start(tmp_path: pathlib.Path) -> Non
     assert run.start.learner_steps == 200 and run.start.deposits
     assert "checkpoint 3 " in sentences[0] and "damaged" in sentences[0]
     assert "resumes from checkpoint 2: 2000 actor steps, 200 learner" in sentences[1]
-    assert "did not: replay" in sentences[2]
+    assert "replay fills anew" in sentences[2]
     assert Checkpoints(tmp_path / "checkpoints").numbers() == [1, 2]
 
 
