@@ -76,6 +76,14 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
             "use --agent=dqn for discrete actions."
         )
     check_replay(config)
+    # Acme allows the rate an error of a tenth of min_replay_size insertions, and Reverb
+    # refuses a limiter that allows less than one sample.
+    if config.min_replay_size * config.samples_per_insert < 10:
+        raise ValueError(
+            "expected min_replay_size * samples_per_insert of at least 10, got "
+            f"{config.min_replay_size} * {config.samples_per_insert}: the rate limiter "
+            "would block for ever."
+        )
 
 
 def make_networks(

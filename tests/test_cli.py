@@ -54,6 +54,11 @@ def test_replay_that_can_never_give_a_batch_is_refused(tmp_path: pathlib.Path) -
     assert "256" in text and "200" in text
 
 
+def test_rate_that_reverb_would_refuse_is_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(tmp_path, "--samples_per_insert=0.01", "--min_replay_size=100")
+    assert "0.01" in text and "rate limiter" in text
+
+
 def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> None:
     text = refusal(tmp_path, "--actor=acme", "--quantizer=float16")
     assert "quantizer" in text and "acme" in text
