@@ -19,7 +19,7 @@ WIDTHS = (*range(1, 20), 63, 64, 65, 257)
 # about one unit, each float32 operation after them adds half of one.
 UNITS: Dict[str, Tuple[float, float]] = {
     "identity": (0, 0),
-    "tanh": (4, 0),
+    "tanh": (6, 0),
     "relu": (0, 0),
     "elu": (3, 0),
     "selu": (4, 0),

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums [rows, outputs] are made and turned into outputs in parts that stay in L1. */
-enum { SUMS = 4096, WIDE_ROWS = 4, ALIGNMENT = 64 };
+/* Sums [rows, outputs] are made and turned into outputs in parts that stay in the
+ * cache, their rows apart by a line of it more than their length. */
+enum { SUMS = 32768, SUMS_GAP = 16 };
+enum { PATCH_ROWS = 64, WIDE_ROWS = 4, ALIGNMENT = 64 };
 
 /* Rows of a value stand `stride` apart, with zeros beyond the width. */
 typedef struct {
@@ -22,13 +24,13 @@ struct engine {
   int64_t capacity, scratch_bytes;
   void *allocation;
   value *values;
-  float *patches;        /* [BLOCK_ROWS, row_stride(K)] of conv2d */
-  float *wide;           /* [WIDE_ROWS, Kp], weights widened to float32 */
-  int16_t *codes;        /* [BLOCK_ROWS, row_stride(K)], quantized input rows */
-  float *input_scales;   /* [BLOCK_ROWS] */
-  int32_t *input_sums;   /* [BLOCK_ROWS] */
-  int32_t *sums;         /* [SUMS] */
-  float *float_sums;     /* [SUMS] */
+  float *patches;      /* [PATCH_ROWS, row_stride(K)] of conv2d */
+  float *wide;         /* [WIDE_ROWS, Kp], weights widened to float32 */
+  int16_t *codes;      /* [rows, row_stride(K)], quantized input rows */
+  float *input_scales; /* [BLOCK_ROWS] */
+  int32_t *input_sums; /* [BLOCK_ROWS] */
+  int32_t *sums;       /* [rows, part of N + SUMS_GAP] */
+  float *float_sums;   /* the same memory */
 };
 
 /* Rows a multiple of a kilobyte apart would share a few sets of the cache. */
@@ -37,10 +39,10 @@ static int64_t row_stride(int64_t width) {
   return stride % 256 ? stride : stride + ROW;
 }
 
-/* The widest input of products: quantized, of conv2d, of widened weights. */
+/* Sizes of the scratch memory of products. */
 typedef struct {
-  int64_t input, patch, wide;
-} widest;
+  int64_t codes, patches, wide, sums;
+} product_sizes;
 
 static void *copied(const void *source, int64_t count, size_t size) {
   void *copy = malloc((size_t)count * size + 1);
@@ -104,17 +106,26 @@ void engine_free(engine *e) {
   free(e);
 }
 
-static widest widest_of(const layout *l) {
-  widest w = {0, 0, 0};
+static void grow(int64_t *size, int64_t needed) {
+  if (needed > *size) *size = needed;
+}
+
+static product_sizes sizes_of(const layout *l, int64_t rows) {
+  product_sizes sizes = {0, 0, 0, 0};
   for (int64_t i = 0; i < l->op_count; i++) {
     const op_record *op = &l->ops[i];
     if (!op_is_product(op)) continue;
-    int64_t width = op->inputs;
-    if (op->activation_max && width > w.input) w.input = width;
-    if (op->kind == KIND_conv2d && width > w.patch) w.patch = width;
-    if (op_is_integer(op) && !op->activation_max && width > w.wide) w.wide = width;
+    int64_t stride = row_stride(op->inputs);
+    int64_t together = op->kind == KIND_conv2d ? PATCH_ROWS : rows;
+    int64_t sums = together * op->outputs;
+    grow(&sizes.sums, (sums < SUMS ? sums : SUMS) + SUMS_GAP * BLOCK_ROWS);
+    if (op->kind == KIND_conv2d) grow(&sizes.patches, PATCH_ROWS * stride);
+    if (op->activation_max)
+      grow(&sizes.codes, together * stride);
+    else if (op_is_integer(op))
+      grow(&sizes.wide, WIDE_ROWS * padded(op->inputs));
   }
-  return w;
+  return sizes;
 }
 
 /* Hands out parts of the allocation; with a null base it only measures. */
@@ -132,14 +143,14 @@ static void *take(arena *a, int64_t count, size_t size) {
 
 static void place(engine *e, arena *a, int64_t rows) {
   const layout *l = &e->layout;
-  widest w = widest_of(l);
-  e->codes = take(a, BLOCK_ROWS * row_stride(w.input), sizeof *e->codes);
-  e->patches = take(a, BLOCK_ROWS * row_stride(w.patch), sizeof *e->patches);
-  e->wide = take(a, WIDE_ROWS * padded(w.wide), sizeof *e->wide);
+  product_sizes sizes = sizes_of(l, rows);
+  e->codes = take(a, sizes.codes, sizeof *e->codes);
+  e->patches = take(a, sizes.patches, sizeof *e->patches);
+  e->wide = take(a, sizes.wide, sizeof *e->wide);
   e->input_scales = take(a, BLOCK_ROWS, sizeof *e->input_scales);
   e->input_sums = take(a, BLOCK_ROWS, sizeof *e->input_sums);
-  e->sums = take(a, SUMS, sizeof *e->sums);
-  e->float_sums = take(a, SUMS, sizeof *e->float_sums);
+  e->sums = take(a, sizes.sums, sizeof *e->sums);
+  e->float_sums = (float *)e->sums;
   for (int64_t v = 0; v < l->value_count; v++) {
     e->values[v].stride = row_stride(l->value_widths[v]);
     e->values[v].rows = take(a, rows * e->values[v].stride, sizeof(float));
@@ -270,7 +281,7 @@ static void product(const run *r, const op_record *op, const float *x,
   int64_t most = SUMS / rows / ROW * ROW;
   for (int64_t start = 0; start < op->outputs; start += most) {
     s.outputs = op->outputs - start < most ? op->outputs - start : most;
-    s.y_stride = s.outputs;
+    s.y_stride = s.outputs + SUMS_GAP;
     if (quantized)
       integer_part(r, op, start, s, y, y_stride);
     else
@@ -304,8 +315,8 @@ static void gather_patch(const op_record *op, const float *image, int64_t positi
 static void convolve(const run *r, const op_record *op, const float *image, float *y) {
   int64_t positions = op_positions(op), stride = row_stride(op->inputs);
   float *patches = r->e->patches;
-  for (int64_t start = 0; start < positions; start += BLOCK_ROWS) {
-    int64_t count = positions - start < BLOCK_ROWS ? positions - start : BLOCK_ROWS;
+  for (int64_t start = 0; start < positions; start += PATCH_ROWS) {
+    int64_t count = positions - start < PATCH_ROWS ? positions - start : PATCH_ROWS;
     for (int64_t p = 0; p < count; p++) {
       float *patch = patches + p * stride;
       gather_patch(op, image, start + p, patch);

@@ -60,7 +60,7 @@ bool layout_check(const layout *l, message *error);
 
 /* Rows that run through all operations together: enough to use a weight often while
  * it is in a register, few enough for their values to stay in the cache. */
-enum { BLOCK_ROWS = 64 };
+enum { BLOCK_ROWS = 128 };
 
 typedef struct engine engine;
 typedef enum { ENGINE_DONE, ENGINE_NOT_FINITE, ENGINE_NO_MEMORY } engine_status;

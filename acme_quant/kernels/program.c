@@ -217,7 +217,7 @@ static PyGetSetDef program_properties[] = {
     {"output_width", get_output_width, NULL, "Numbers in an output row.", NULL},
     {"payload_bytes", get_payload_bytes, NULL, "The least size of a payload.", NULL},
     {"activation_bytes", get_activation_bytes, NULL,
-     "Scratch memory held now; it grows with the largest batch, up to 64 rows.", NULL},
+     "Scratch memory held now; it grows with the largest batch, up to 128 rows.", NULL},
     {"isa", get_isa, NULL, "The instruction set its kernels use.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
