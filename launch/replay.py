@@ -7,6 +7,7 @@ connects as it likes.
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from acme_quant import loopback
+from acme_quant.launch import stopping
 
 if TYPE_CHECKING:
     import reverb
@@ -70,4 +72,8 @@ class ReplayNode(lp.PyNode):
         server = reverb.Server(self._make_tables(), port, checkpointer=keeper)
         loopback.listen_on_loopback(port)
         worker_manager.wait_for_stop()
+        if stopping.is_own_process():
+            # The server's own stop waits for streams that were cut off, and for ever
+            # after a SIGSTOP; there is nothing left to save.
+            os._exit(0)
         server.stop()

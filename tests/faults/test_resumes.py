@@ -59,7 +59,7 @@ def test_a_killed_run_resumes_where_it_was(tmp_path: pathlib.Path, seen: Seen) -
         assert code == 0, output
         assert f"resumes from checkpoint {newest}: " in output
         assert f"{counts['actor_steps']:.0f} actor steps" in output
-        assert "did not: replay" in output
+        assert "replay fills anew" in output
         end = second.summary()
         assert end["actor_steps"] >= 4000
         assert end["learner_steps"] > counts["learner_steps"]
