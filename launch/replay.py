@@ -23,6 +23,8 @@ from acme_quant.launch import stopping
 if TYPE_CHECKING:
     import reverb
 
+POLL_S = 0.5
+
 
 class ReplayHandle(base.Handle[str]):
     """Stands for the server's address while the program is made."""
@@ -71,7 +73,9 @@ class ReplayNode(lp.PyNode):
             keeper = reverb.checkpointers.DefaultCheckpointer(str(self._folder))
         server = reverb.Server(self._make_tables(), port, checkpointer=keeper)
         loopback.listen_on_loopback(port)
-        worker_manager.wait_for_stop()
+        # Now and then back in Python, where signals are heard.
+        while not worker_manager.wait_for_stop(POLL_S):
+            pass
         if stopping.is_own_process():
             # The server's own stop waits for streams that were cut off, and for ever
             # after a SIGSTOP; there is nothing left to save.

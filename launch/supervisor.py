@@ -235,9 +235,10 @@ def _die_with_parent() -> None:
 def _end(workers: Iterable[Worker], deadline: float) -> None:
     workers = [w for w in workers if w.exit_code is None]
     for worker in workers:
-        _signal(worker, signal.SIGTERM)
-        # One that was stopped hears nothing until it goes on.
+        # One that was stopped hears nothing until it goes on. In this order: a signal
+        # that waits for a stopped process may go to a thread that Python does not hear.
         _signal(worker, signal.SIGCONT)
+        _signal(worker, signal.SIGTERM)
     for worker in workers:
         try:
             worker.process.wait(max(0.0, deadline - time.monotonic()))
