@@ -37,7 +37,7 @@ def test_a_run_survives_a_dead_actor_and_a_kill_and_ends_on_ctrl_c(
         assert before > 0
         second.wait_for(lambda: second.last("learner", "learner_steps") > before)
         second.send("launcher", signal.SIGINT)
-        # 15 s is what `make faults` holds; a busy machine that still traces may be slower.
+        # `make faults` holds 15 s; a busy machine that still traces may be slower.
         code, _ = second.end(within_s=30.0)
         assert code == 130
         steps = [float(row["learner_steps"]) for row in second.rows("learner")]
