@@ -31,7 +31,7 @@
 #include "codes.h"
 #include "rows.h"
 
-enum { COLUMNS = 4, CHUNK_BYTES = 2048 };
+enum { COLUMNS = 4, CHUNK_BYTES = 2048, CODES_CHUNK = CHUNK_BYTES / 2 };
 
 /* Asks for the same place in the four weight rows to come: a row is too short for the
  * CPU's own prefetching to be of much use. Beyond the payload it does nothing. */
@@ -265,9 +265,73 @@ LANES_INLINE __m256 fused_add(__m256 sum, __m256 a, __m256 b) {
 }
 
 BLOCK(block_integer, int16_t, int32_t, __m256i, _mm256_setzero_si256(), 16, load_codes,
-      INTEGER_COLUMN,       multiply_add, four_sums, put_sums)
+      INTEGER_COLUMN, multiply_add, four_sums, put_sums)
 BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32,
-      FLOAT_COLUMN,       fused_add, four_float_sums, put_float_sums)
+      FLOAT_COLUMN, fused_add, four_float_sums, put_float_sums)
+
+/* The first two rows of inputs against four int8 rows, which are widened to `wide` on
+ * the way: the CPU's stores are idle otherwise. */
+#define WIDENING_COLUMN(n, at, wide_at) \
+  "vpmovsxbw " at "(%[w" #n "],%[k]), %%ymm14\n\t" \
+  "vmovdqa %%ymm14, %c[row]*" #n "+" wide_at "(%[wide],%[k],2)\n\t" \
+  "vpmaddwd %%ymm14, %%ymm12, %%ymm15\n\t" \
+  "vpmaddwd %%ymm14, %%ymm13, %%ymm14\n\t" \
+  "vpaddd %%ymm15, %[a" #n "], %[a" #n "]\n\t" \
+  "vpaddd %%ymm14, %[b" #n "], %[b" #n "]\n\t"
+#define WIDENING_STEP(at, wide_at) \
+  "vmovups " wide_at "(%[x],%[k],2), %%ymm12\n\t" \
+  "vmovups " wide_at "(%[next],%[k],2), %%ymm13\n\t" \
+  WIDENING_COLUMN(0, at, wide_at) WIDENING_COLUMN(1, at, wide_at) \
+  WIDENING_COLUMN(2, at, wide_at) WIDENING_COLUMN(3, at, wide_at)
+
+LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
+                               int16_t wide[COLUMNS][CODES_CHUNK], const int8_t *ahead,
+                               const int16_t *x, product_shape s, int64_t width,
+                               int64_t left, bool first, int32_t *y) {
+  __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
+  __m256i b0 = a0, b1 = a0, b2 = a0, b3 = a0;
+  int64_t k = 0;
+  __asm__ volatile(
+      ".p2align 4\n1:\n\t"
+      "prefetcht0 (%[ahead])\n\t"
+      "prefetcht0 64(%[ahead])\n\t"
+      WIDENING_STEP("0", "0") WIDENING_STEP("16", "32")
+      "sub $-128, %[ahead]\n\t"
+      "add $32, %[k]\n\t"
+      "cmp %[width], %[k]\n\t"
+      "jl 1b"
+      : [a0] "+x"(a0), [a1] "+x"(a1), [a2] "+x"(a2), [a3] "+x"(a3), [b0] "+x"(b0),
+        [b1] "+x"(b1), [b2] "+x"(b2), [b3] "+x"(b3), [k] "+r"(k), [ahead] "+r"(ahead)
+      : [x] "r"(x), [next] "r"(x + s.x_stride), [w0] "r"(w[0]), [w1] "r"(w[1]),
+        [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide), [width] "r"(width),
+        [row] "i"(sizeof *wide)
+      : "memory", "cc", "ymm12", "ymm13", "ymm14", "ymm15");
+  put_sums(y, left, first, four_sums(a0, a1, a2, a3));
+  put_sums(y + s.y_stride, left, first, four_sums(b0, b1, b2, b3));
+}
+
+static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
+                      int32_t *y) {
+  _Alignas(32) int16_t wide[COLUMNS][CODES_CHUNK];
+  const int16_t *w[COLUMNS] = {wide[0], wide[1], wide[2], wide[3]};
+  for (int64_t k = 0; k < s.inputs; k += CODES_CHUNK)
+    for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
+      int64_t width = s.inputs - k < CODES_CHUNK ? s.inputs - k : CODES_CHUNK;
+      int64_t left = s.outputs - n;
+      const int8_t *group = weights + n * s.inputs, *source[COLUMNS];
+      for (int c = 0; c < COLUMNS; c++)
+        source[c] = ROW_OF(group, c, left, s.inputs) + k;
+      widening_two(source, wide, group + COLUMNS * s.inputs, x + k, s, width, left,
+                   k == 0, y + n);
+      int64_t m = 2;
+      for (; m + 2 <= s.rows; m += 2)
+        block_integer_two(w, x + m * s.x_stride + k, s, width, left, k == 0,
+                          y + m * s.y_stride + n);
+      if (m < s.rows)
+        block_integer_one(w, x + m * s.x_stride + k, width, left, k == 0,
+                          y + m * s.y_stride + n);
+    }
+}
 
 /* All rows of inputs against four weight rows, a chunk of K at a time. `WIDE` makes
  * w[c] point to the chunk of weight row c that starts at k. */
@@ -295,8 +359,6 @@ BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32
   widen(ROW_OF(weights + n * (length), c, left, length) + (start), width, length, \
         buffer[c]); \
   w[c] = buffer[c];
-PRODUCT_OF_ROWS(rows_int8, int8_t, int16_t, int32_t, block_integer,
-                WIDEN(widen_chunk_int8, s.inputs, k))
 PRODUCT_OF_ROWS(rows_int4, uint8_t, int16_t, int32_t, block_integer,
                 WIDEN(widen_chunk_int4, s.inputs / 2, k / 2))
 PRODUCT_OF_ROWS(rows_float16, uint16_t, float, float, block_float,
