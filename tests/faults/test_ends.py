@@ -9,21 +9,23 @@ import time
 from typing import Callable
 
 import pytest
-from training import COMMAND, SMALL, Training
+from training import COMMAND, END_S, SMALL, Training
 
 Seen = Callable[[str], None]
+NODES = ("learner", "quantizer", "evaluator", "replay", "counter", "coordinator")
 
 
 def test_at_the_step_limit_every_node_ends(tmp_path: pathlib.Path, seen: Seen) -> None:
     flags = ("--max_actor_steps=2000", "--num_actors=4")
+    began = time.time()
     with Training(tmp_path / "run", *flags) as training:
-        training.wait_until_it_learns()
-        # The last half of the steps takes a second; rows may come after the end.
-        training.wait_for(lambda: training.steps() >= 1000)
-        code, seconds = training.end()
-        assert code == 0
+        training.wait_for(lambda: len(training.nodes()) == len(NODES) + 4)
+        training.note_ports()
+        code, _ = training.end(within_s=300)
+        seconds = time.time() - began - training.summary()["wall_s"]
+        assert code == 0 and seconds < END_S
         assert training.output().splitlines()[-1].startswith("done | ")
-    seen(f"exit 0, {seconds:.1f} s after half of the steps, no process, no port")
+    seen(f"exit 0, {seconds:.1f} s after the limit, no process, no port")
 
 
 def test_a_run_of_one_step_ends_well(tmp_path: pathlib.Path, seen: Seen) -> None:

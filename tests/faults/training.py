@@ -125,6 +125,10 @@ class Training:
         """Waits until all nodes work and there is a checkpoint."""
         self.wait_for(lambda: self.last("learner", "learner_steps") >= learner_steps)
         self.wait_for(self.checkpoints)
+        self.note_ports()
+
+    def note_ports(self) -> None:
+        """Notes where the nodes listen: `end` looks whether anybody still does."""
         self._ports = _listening(set(self.nodes().values()))
 
     def end(self, within_s: float = END_S) -> tuple[int, float]:
