@@ -256,8 +256,8 @@ class PolicyPublisher:
 
     def _refuse(self, error: quantizers.NonFiniteWeights, steps: int) -> None:
         self._bad_in_a_row += 1
-        self._count(refused_policies=1)
         _log.warning("Refused the policy of learner step %d: %s", steps, error)
+        self._count(refused_policies=1)
         if self._bad_in_a_row >= self._max_bad_policies:
             raise BadPolicies(
                 f"expected a finite policy, got {self._bad_in_a_row} in a row that are "
