@@ -31,7 +31,8 @@
 #include "codes.h"
 #include "rows.h"
 
-enum { COLUMNS = 4, CHUNK_BYTES = 2048, CODES_CHUNK = CHUNK_BYTES / 2 };
+/* The gap keeps the widened rows out of each other's places in the cache. */
+enum { COLUMNS = 4, CHUNK_BYTES = 2048, CODES_CHUNK = 2048, CODES_GAP = 16 };
 
 /* Asks for the same place in the four weight rows to come: a row is too short for the
  * CPU's own prefetching to be of much use. Beyond the payload it does nothing. */
@@ -285,8 +286,8 @@ BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32
   WIDENING_COLUMN(2, at, wide_at) WIDENING_COLUMN(3, at, wide_at)
 
 LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
-                               int16_t wide[COLUMNS][CODES_CHUNK], const int8_t *ahead,
-                               const int16_t *x, product_shape s, int64_t width,
+                               int16_t wide[COLUMNS][CODES_CHUNK + CODES_GAP],
+                               const int8_t *ahead, const int16_t *x, product_shape s, int64_t width,
                                int64_t left, bool first, int32_t *y) {
   __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
   __m256i b0 = a0, b1 = a0, b2 = a0, b3 = a0;
@@ -312,7 +313,7 @@ LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
 
 static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
                       int32_t *y) {
-  _Alignas(32) int16_t wide[COLUMNS][CODES_CHUNK];
+  _Alignas(32) int16_t wide[COLUMNS][CODES_CHUNK + CODES_GAP];
   const int16_t *w[COLUMNS] = {wide[0], wide[1], wide[2], wide[3]};
   for (int64_t k = 0; k < s.inputs; k += CODES_CHUNK)
     for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
@@ -374,7 +375,7 @@ PRODUCT_OF_PANELS(panels_int4, uint8_t, widen_chunk_int4, s.inputs / 2)
                                int32_t *y) { \
     if (s.rows == 1) \
       vector_##format(w, x, s, y); \
-    else if (s.rows >= PANEL_ROWS_FROM && s.inputs <= PANEL_INPUTS) \
+    else if (panels_pay(s)) \
       panels_##format(w, x, s, y); \
     else \
       rows_##format(w, x, s, y); \

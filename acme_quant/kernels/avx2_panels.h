@@ -3,14 +3,19 @@
  * Against short rows the sums of lanes, at the end of each block of avx2.c, cost as much
  * as the products. Here a lane is a column: 16 weight rows are packed to a panel
  * [K / 2, 16, 2], two codes of each beside each other, and two codes of an input row
- * are broadcast to meet them. Packing pays from some sixteen rows on.
+ * are broadcast to meet them.
  */
 #ifndef ACME_QUANT_AVX2_PANELS_H
 #define ACME_QUANT_AVX2_PANELS_H
 
 #include "avx2_columns.h"
 
-enum { PANEL = 16, PANEL_INPUTS = 512, PANEL_ROWS_FROM = 16, PANEL_ROWS = 4 };
+enum { PANEL = 16, PANEL_INPUTS = 512, PANEL_ROWS = 4 };
+
+/* Packing takes as long as some ten rows' products; measured. */
+LANES_INLINE bool panels_pay(product_shape s) {
+  return s.inputs <= PANEL_INPUTS && s.rows >= 8 && 8 * s.rows >= s.inputs;
+}
 
 /* int16 [16, Kp] -> [Kp / 2, 16, 2]; a pair of codes moves like a float. */
 static void pack_panel(int16_t rows[PANEL][PANEL_INPUTS], int64_t inputs,
