@@ -1,7 +1,7 @@
 /* Integer products of many short rows.
  *
- * Against short rows the sums of lanes, at the end of each block of avx2.c, cost as much
- * as the products. Here a lane is a column: 16 weight rows are packed to a panel
+ * With short rows the sums of lanes, at the end of each block of avx2_rows.h, cost as
+ * much as the products. Here a lane is a column: 16 weight rows are packed to a panel
  * [K / 2, 16, 2], two codes of each beside each other, and two codes of an input row
  * are broadcast to meet them.
  */
@@ -9,6 +9,7 @@
 #define ACME_QUANT_AVX2_PANELS_H
 
 #include "avx2_columns.h"
+#include "avx2_sums.h"
 
 enum { PANEL = 16, PANEL_INPUTS = 512, PANEL_ROWS = 4 };
 
@@ -44,7 +45,7 @@ static void pack_panel(int16_t rows[PANEL][PANEL_INPUTS], int64_t inputs,
   "vmovdqa " second "(%[panel]), %[w]\n\t" \
   PANEL_ROW(0, x_at) PANEL_ROW(1, x_at) PANEL_ROW(2, x_at) PANEL_ROW(3, x_at)
 
-/* Four rows of inputs against a panel; in assembly as the loop of avx2.c is. */
+/* Four rows of inputs against a panel; in assembly as the loop of avx2_rows.h is. */
 LANES_INLINE void panel_sums(const int16_t *panel, const int16_t *const x[PANEL_ROWS],
                              int64_t inputs, __m256i sums[PANEL_ROWS][2]) {
   __m256i low0 = _mm256_setzero_si256(), low1 = low0, low2 = low0, low3 = low0;

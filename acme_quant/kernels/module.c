@@ -10,7 +10,8 @@
 #define RELEASE_GIL_FROM 65536
 
 static const buffer_kind CODE_MATRIX = {"b", 1, 2, false, "a C-contiguous int8 matrix"};
-static const buffer_kind BYTE_MATRIX = {"B", 1, 2, false, "a C-contiguous uint8 matrix"};
+static const buffer_kind BYTE_MATRIX = {
+    "B", 1, 2, false, "a C-contiguous uint8 matrix"};
 static const buffer_kind HALF_MATRIX = {
     "He", 2, 2, false, "a C-contiguous float16 or uint16 matrix"};
 
@@ -114,7 +115,8 @@ static PyObject *column_range(PyObject *module, PyObject *arguments) {
     PyBuffer_Release(&low);
   }
   PyBuffer_Release(&w);
-  if (!finite) PyErr_SetString(PyExc_ValueError, "w: expected finite numbers, got NaN or Inf");
+  if (!finite)
+    PyErr_SetString(PyExc_ValueError, "w: expected finite numbers, got NaN or Inf");
   if (!taken || !finite) return NULL;
   Py_RETURN_NONE;
 }
@@ -149,8 +151,9 @@ static bool get_columns(PyObject *const objects[4], column_buffers *b) {
 
 static bool check_codes(const column_codes *c, Py_ssize_t outputs) {
   if (c->code_min < -128 || c->code_max > 127 || c->code_min > c->code_max) {
-    PyErr_Format(PyExc_ValueError, "codes: expected a range within -128..127, got %d..%d",
-                 c->code_min, c->code_max);
+    PyErr_Format(PyExc_ValueError,
+                 "codes: expected a range within -128..127, got %d..%d", c->code_min,
+                 c->code_max);
     return false;
   }
   for (Py_ssize_t n = 0; c->zero_point && n < outputs; n++)
@@ -196,7 +199,8 @@ static PyObject *transpose_columns(PyObject *module, PyObject *arguments) {
   PyObject *weight, *result;
   Py_buffer w, out;
   const kernel_table *k = kernels_in_use();
-  if (k == NULL || !PyArg_ParseTuple(arguments, "OO:transpose_columns", &weight, &result) ||
+  if (k == NULL ||
+      !PyArg_ParseTuple(arguments, "OO:transpose_columns", &weight, &result) ||
       !get_weight(weight, &w))
     return NULL;
   Py_ssize_t inputs = w.shape[0], outputs = w.shape[1];

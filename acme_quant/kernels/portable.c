@@ -44,15 +44,15 @@ static float dot_float16(const uint16_t *w, const float *x, int64_t width) {
   static void name(const weight *w, const input *x, product_shape s, output *y) { \
     for (int64_t n = 0; n < s.outputs; n++) \
       for (int64_t m = 0; m < s.rows; m++) \
-        y[m * s.y_stride + n] = dot(w + n * (row_length), x + m * s.x_stride, s.inputs); \
+        y[m * s.y_stride + n] = \
+            dot(w + n * (row_length), x + m * s.x_stride, s.inputs); \
   }
 PRODUCT(product_int8, dot_int8, int8_t, int16_t, int32_t, s.inputs)
 PRODUCT(product_int4, dot_int4, uint8_t, int16_t, int32_t, s.inputs / 2)
 PRODUCT(product_float32, dot_float32, float, float, float, s.inputs)
 PRODUCT(product_float16, dot_float16, uint16_t, float, float, s.inputs)
 
-/* [K, N] -> [N, Kp] in tiles of 16 rows and columns, which stay in the cache; the
- * values of one tile row are made by `prepare`. */
+/* [K, N] -> [N, Kp] in tiles of 16 rows and columns, which stay in the cache. */
 enum { TILE = 16 };
 #define EACH_TILE(n, k, inputs, outputs) \
   for (int64_t n = 0; n < (outputs); n += TILE) \

@@ -1,0 +1,199 @@
+/* What each kind of operation does with its kernels. */
+#include "operations.h"
+
+#include <string.h>
+
+static const void *tensor(const run *r, int32_t id) {
+  return id < 0 ? NULL : r->payload + r->e->layout.tensors[id].offset;
+}
+
+static row_parameters parameters(const run *r, const op_record *op) {
+  const tensor_record *t = r->e->layout.tensors;
+  row_parameters p = {.scale = tensor(r, op->scale), .bias = tensor(r, op->bias)};
+  p.scale_step = op->scale >= 0 && t[op->scale].bytes > 4;
+  p.bias_step = op->bias >= 0 && t[op->bias].bytes > 4;
+  return p;
+}
+
+/* Outputs start .. start + s.outputs of a product. */
+static void integer_part(const run *r, const op_record *op, int64_t start,
+                         product_shape s, float *y, int64_t y_stride) {
+  const engine *e = r->e;
+  const uint8_t *weight = tensor(r, op->weight);
+  if (op->format == FORMAT_int8)
+    r->k->product_int8((const int8_t *)weight + start * s.inputs, e->codes, s, e->sums);
+  else
+    r->k->product_int4(weight + start * s.inputs / 2, e->codes, s, e->sums);
+  const int32_t *zero_point = tensor(r, op->zero_point);
+  const float *bias = tensor(r, op->bias);
+  dequantization d = {.scale = (const float *)tensor(r, op->scale) + start,
+                      .zero_point = zero_point ? zero_point + start : NULL,
+                      .bias = bias ? bias + start : NULL};
+  for (int64_t m = 0; m < s.rows; m++) {
+    d.input_scale = e->input_scales[m];
+    d.input_sum = e->input_sums[m];
+    float *row = y + m * y_stride + start;
+    r->k->dequantize_row(e->sums + m * s.y_stride, s.outputs, d, row);
+    r->k->activate_row(row, s.outputs, op->activation);
+  }
+}
+
+/* Integer weights against float rows: a few weight rows are widened at a time. */
+static void widened_part(const run *r, const op_record *op, int64_t start,
+                         const float *x, product_shape s, float *sums) {
+  float *wide = r->e->wide;
+  const uint8_t *weight = tensor(r, op->weight);
+  const float *scale = tensor(r, op->scale);
+  const int32_t *zero_point = tensor(r, op->zero_point);
+  product_shape part = s;
+  for (int64_t first = 0; first < s.outputs; first += WIDE_ROWS) {
+    part.outputs = s.outputs - first < WIDE_ROWS ? s.outputs - first : WIDE_ROWS;
+    for (int64_t i = 0; i < part.outputs; i++) {
+      int64_t n = start + first + i;
+      int32_t shift = zero_point ? zero_point[n] : 0;
+      float *row = wide + i * s.inputs;
+      if (op->format == FORMAT_int8)
+        r->k->widen_int8((const int8_t *)weight + n * s.inputs, s.inputs, shift,
+                         scale[n], row);
+      else
+        r->k->widen_int4(weight + n * s.inputs / 2, s.inputs, shift, scale[n], row);
+    }
+    r->k->product_float32(wide, x, part, sums + first);
+  }
+}
+
+static void float_part(const run *r, const op_record *op, int64_t start, const float *x,
+                       product_shape s, float *y, int64_t y_stride) {
+  float *sums = r->e->float_sums;
+  const uint8_t *weight = tensor(r, op->weight);
+  if (op->format == FORMAT_float32)
+    r->k->product_float32((const float *)weight + start * s.inputs, x, s, sums);
+  else if (op->format == FORMAT_float16)
+    r->k->product_float16((const uint16_t *)weight + start * s.inputs, x, s, sums);
+  else
+    widened_part(r, op, start, x, s, sums);
+  const float *bias = tensor(r, op->bias);
+  row_parameters shift = {.bias = bias ? bias + start : NULL, .bias_step = 1};
+  for (int64_t m = 0; m < s.rows; m++) {
+    float *row = y + m * y_stride + start;
+    r->k->affine_row(sums + m * s.y_stride, s.outputs, shift, row);
+    r->k->activate_row(row, s.outputs, op->activation);
+  }
+}
+
+static void quantize_rows(const run *r, const op_record *op, const float *x,
+                          int64_t x_stride, int64_t rows, int64_t stride) {
+  const engine *e = r->e;
+  for (int64_t m = 0; m < rows; m++)
+    e->input_scales[m] =
+        r->k->quantize_row(x + m * x_stride, op->inputs, op->activation_max,
+                           e->codes + m * stride, &e->input_sums[m]);
+}
+
+/* x [rows, K] -> y [rows, N], with the activation; at most BLOCK_ROWS rows. */
+static void product(const run *r, const op_record *op, const float *x,
+                    int64_t x_stride, int64_t rows, float *y, int64_t y_stride) {
+  bool quantized = op->activation_max > 0;
+  product_shape s = {.rows = rows, .inputs = padded(op->inputs), .x_stride = x_stride};
+  if (quantized) {
+    s.x_stride = row_stride(op->inputs);
+    quantize_rows(r, op, x, x_stride, rows, s.x_stride);
+  }
+  int64_t most = SUMS / rows / ROW * ROW;
+  for (int64_t start = 0; start < op->outputs; start += most) {
+    s.outputs = op->outputs - start < most ? op->outputs - start : most;
+    s.y_stride = s.outputs + SUMS_GAP;
+    if (quantized)
+      integer_part(r, op, start, s, y, y_stride);
+    else
+      float_part(r, op, start, x, s, y, y_stride);
+  }
+}
+
+/* The part of an image under the kernel at one position, zeros outside. */
+static void gather_patch(const op_record *op, const float *image, int64_t position,
+                         float *patch) {
+  int64_t top = position / op->out_width * op->stride_height - op->pad_top;
+  int64_t left = position % op->out_width * op->stride_width - op->pad_left;
+  int64_t line = (int64_t)op->kernel_width * op->channels;
+  int64_t first = left < 0 ? -left : 0, end = op->width - left;
+  if (end > op->kernel_width) end = op->kernel_width;
+  for (int64_t i = 0; i < op->kernel_height; i++, patch += line) {
+    int64_t y = top + i;
+    if (y < 0 || y >= op->height || first >= end) {
+      memset(patch, 0, (size_t)line * sizeof *patch);
+      continue;
+    }
+    const float *source = image + (y * op->width + left + first) * op->channels;
+    memset(patch, 0, (size_t)(first * op->channels) * sizeof *patch);
+    memcpy(patch + first * op->channels, source,
+           (size_t)((end - first) * op->channels) * sizeof *patch);
+    memset(patch + end * op->channels, 0,
+           (size_t)((op->kernel_width - end) * op->channels) * sizeof *patch);
+  }
+}
+
+static void convolve(const run *r, const op_record *op, const float *image, float *y) {
+  int64_t positions = op_positions(op), stride = row_stride(op->inputs);
+  float *patches = r->e->patches;
+  for (int64_t start = 0; start < positions; start += PATCH_ROWS) {
+    int64_t count = positions - start < PATCH_ROWS ? positions - start : PATCH_ROWS;
+    for (int64_t p = 0; p < count; p++) {
+      float *patch = patches + p * stride;
+      gather_patch(op, image, start + p, patch);
+      memset(patch + op->inputs, 0, (size_t)(stride - op->inputs) * sizeof *patch);
+    }
+    product(r, op, patches, stride, count, y + start * op->outputs, op->outputs);
+  }
+}
+
+static void pair(const run *r, const op_record *op, const float *a, const float *b,
+                 float *y) {
+  const int32_t *widths = r->e->layout.value_widths;
+  int64_t a_step = widths[op->input] > 1, b_step = widths[op->other] > 1;
+  int64_t width = widths[op->output];
+  if (op->kind == KIND_add)
+    r->k->add_rows(a, a_step, b, b_step, width, y);
+  else if (op->kind == KIND_subtract)
+    r->k->subtract_rows(a, a_step, b, b_step, width, y);
+  else
+    r->k->multiply_rows(a, a_step, b, b_step, width, y);
+}
+
+/* The kinds that work row by row; gives the number of columns written. */
+static int64_t row_operation(const run *r, const op_record *op, const float *x,
+                             const float *other, float *y) {
+  int64_t width = r->e->layout.value_widths[op->input];
+  switch (op->kind) {
+    case KIND_conv2d: convolve(r, op, x, y); return 0; /* activated already */
+    case KIND_layer_norm:
+      r->k->layer_norm_row(x, width, op->epsilon, parameters(r, op), y);
+      return width;
+    case KIND_affine: r->k->affine_row(x, width, parameters(r, op), y); return width;
+    case KIND_clip: r->k->clip_row(x, width, parameters(r, op), y); return width;
+    case KIND_mean: *y = r->k->mean_row(x, width); return 1;
+    case KIND_argmax: *y = r->k->argmax_row(x, width); return 1;
+    case KIND_unary: memcpy(y, x, (size_t)width * sizeof *y); return width;
+    case KIND_copy:
+      memcpy(y, x + op->input_offset, (size_t)op->inputs * sizeof *y);
+      return op->inputs;
+    default:
+      pair(r, op, x, other, y);
+      return r->e->layout.value_widths[op->output];
+  }
+}
+
+void run_operation(const run *r, const op_record *op) {
+  value x = r->e->values[op->input], y = r->e->values[op->output];
+  value other = op_is_pair(op) ? r->e->values[op->other] : x;
+  if (op->kind == KIND_linear) {
+    product(r, op, x.rows, x.stride, r->rows, y.rows, y.stride);
+    return;
+  }
+  for (int64_t m = 0; m < r->rows; m++) {
+    float *row = y.rows + m * y.stride + op->output_offset;
+    int64_t written = row_operation(r, op, x.rows + m * x.stride,
+                                    other.rows + m * other.stride, row);
+    r->k->activate_row(row, written, op->activation);
+  }
+}
