@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from acme_quant.bench import policy, policy_check, policy_engines
+from acme_quant.bench import policy, policy_check, policy_engines, policy_report, turns
 from acme_quant.bench.mlp import mlp_graph, mlp_variables
 
 OURS = "--engines=int8,float32,int8_8bit"
@@ -47,7 +47,13 @@ def test_engines_have_their_promised_names() -> None:
 @pytest.mark.parametrize(
     "flag",
     ["--engines=int9", "--hidden=0", "--batches=x", "--rounds=0", "--nonsense", "more"]
-    + ["--hidden=", "--seconds=-1", "--json=/no/such/folder/rows.json"],
+    + [
+        "--hidden=",
+        "--seconds=-1",
+        "--networks=mlp,resnet",
+        "--networks=",
+        "--json=/no/such/folder/rows.json",
+    ],
 )
 def test_wrong_flags_exit_with_2(flag: str, capsys: object) -> None:
     assert policy.main(["bench policy", OURS, *QUICK, flag]) == 2
@@ -107,7 +113,7 @@ def test_reference_allows_rounding_but_no_changed_weight() -> None:
 def test_calls_take_turns() -> None:
     order = []
     calls = [lambda: order.append("a"), lambda: order.append("b")]
-    times = policy.take_turns(calls, rounds=3, seconds=1e-9)
+    times = turns.take_turns(calls, rounds=3, seconds=1e-9)
     assert len(times) == 2 and 0 < min(times) < 1000
     changes = "".join(x for x, y in zip(order, [None, *order]) if x != y)
     assert changes == "ab" * 3
@@ -115,11 +121,11 @@ def test_calls_take_turns() -> None:
 
 def test_targets_missed_and_losses_are_told(capsys: object) -> None:
     rows = [
-        policy.Row("int8", 2048, 1, 100.0),
-        policy.Row("float32", 2048, 1, 90.0),
-        policy.Row("onnxruntime_float32", 2048, 1, 95.0),
+        policy_report.Row("int8", 2048, 1, 100.0),
+        policy_report.Row("float32", 2048, 1, 90.0),
+        policy_report.Row("onnxruntime_float32", 2048, 1, 95.0),
     ]
-    policy.print_conclusions(rows)
+    policy_report.print_conclusions(rows)
     printed = capsys.readouterr().out
     assert "1.111  at most 0.300  MISSED" in printed
     assert "0.947  at most 1.000  ok" in printed

@@ -2,72 +2,78 @@
 
     acme-quant bench policy
     acme-quant bench policy --hidden=256 --batches=1 --json=policy.json
+    acme-quant bench policy --networks=mlp,atari
 
-The policy is a tanh MLP, 17-h-h-h-6, the same in every engine. Every engine's actions
-are compared with a float64 reference before its time is printed. The engines take turns
-for several rounds, so that a busy moment of the machine falls on all of them; a time is
-the best of many short stretches. One thread.
+The policy is a tanh MLP, 17-h-h-h-6, the same in every engine; with --networks=atari
+Acme's Atari network, of bytes 84 x 84 x 4, its convolutions in int8 too. Every engine's
+actions are compared with a float64 reference before its time is printed. The engines
+take turns for several rounds, so that a busy moment of the machine falls on all of
+them; a time is the best of many short stretches. One thread.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-import time
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from absl import flags
 
-from acme_quant import kernels, policy_writer
-from acme_quant.bench import policy_check, policy_engines
+from acme_quant import kernels
+from acme_quant.bench import atari_check, atari_engines, policy_check, policy_engines
+from acme_quant.bench.atari import atari_images, atari_variables
 from acme_quant.bench.mlp import mlp_graph, mlp_variables
 from acme_quant.bench.policy_engines import ENGINES, OPTIONAL, Call, Engine
+from acme_quant.bench.policy_report import (
+    ATARI,
+    BATCHES,
+    HIDDEN,
+    MLP,
+    NETWORKS,
+    Row,
+    print_conclusions,
+)
+from acme_quant.bench.turns import take_turns
 
-HIDDEN = (64, 256, 512, 1024, 2048)
-BATCHES = (1, 8, 32, 256)
+# Batches that the Atari network, far larger than the MLP, is measured at.
+ATARI_BATCHES_TO = 32
 
 
-class Row(NamedTuple):
-    """One measured time."""
+class Subject(NamedTuple):
+    """A network to measure.
 
-    engine: str
+    Attributes:
+      network: one of NETWORKS.
+      hidden: units of the MLP's hidden layers, 0 for the Atari network.
+      engines: those of the network.
+      variables: its weights and biases, drawn by a generator.
+      observe: batch, generator -> observations.
+      reference: variables, observations, an engine's steps -> actions, allowed errors.
+    """
+
+    network: str
     hidden: int
-    batch: int
-    us: float
+    engines: Sequence[Engine]
+    variables: Callable[[np.random.Generator], List[np.ndarray]]
+    observe: Callable[[int, np.random.Generator], np.ndarray]
+    reference: Callable[..., Tuple[np.ndarray, np.ndarray]]
 
 
-class Target(NamedTuple):
-    """A promised ratio of two engines' times: at most `limit` at these sizes."""
-
-    engine: str
-    against: str
-    hidden: int
-    batch: int
-    limit: float
-
-
-def _targets() -> Iterator[Target]:
-    yield Target("int8", "onnxruntime_int8", 256, 1, 0.4)
-    yield Target("int8", "onnxruntime_int8", 512, 1, 0.5)
-    yield Target("int8", "onnxruntime_int8", 1024, 1, 0.75)
-    yield Target("int8", "onnxruntime_int8", 2048, 1, 0.9)
-    yield Target("int8", "float32", 512, 1, 0.5)
-    yield Target("int8", "float32", 2048, 1, 0.3)
-    for hidden in HIDDEN:
-        yield Target("float32", "onnxruntime_float32", hidden, 1, 1.0)
-    yield Target("int8", "acme_tf", 256, 1, 1 / 40)
-    yield Target("int8", "acme_tf", 2048, 1, 1 / 15)
-    for hidden in HIDDEN[1:]:
-        for batch in BATCHES[1:]:
-            yield Target("int8", "onnxruntime_int8", hidden, batch, 1.2)
-    for hidden in HIDDEN:
-        for batch in BATCHES[:3]:
-            yield Target("int8", "float32", hidden, batch, 1.0)
-
-
-TARGETS = tuple(_targets())
-STRETCH_S = 0.0005
-SMALL_POLICY_US = 6.0  # Of our int8 at 64, batch 1, Python included.
+def subjects(networks: Sequence[str], sizes: Sequence[int]) -> Iterator[Subject]:
+    """Yields the MLP in all sizes, and the Atari network, as far as asked for."""
+    for hidden in sizes if MLP in networks else ():
+        yield Subject(
+            *(MLP, hidden, (*ENGINES, *OPTIONAL)),
+            functools.partial(mlp_variables, mlp_graph(hidden)),
+            lambda batch, rng: rng.standard_normal((batch, 17), np.float32),
+            policy_check.reference,
+        )
+    if ATARI in networks:
+        yield Subject(
+            *(ATARI, 0, (*atari_engines.ENGINES, *atari_engines.OPTIONAL)),
+            *(atari_variables, atari_images, atari_check.reference),
+        )
 
 
 def define_flags() -> flags.FlagValues:
@@ -76,8 +82,14 @@ def define_flags() -> flags.FlagValues:
     sizes, batches = (",".join(map(str, numbers)) for numbers in (HIDDEN, BATCHES))
     names = ",".join(engine.name for engine in ENGINES)
     for define, name, default, text in (
-        (flags.DEFINE_list, "hidden", sizes, "Units of the three hidden layers."),
-        (flags.DEFINE_list, "batches", batches, "Observations in a call."),
+        (flags.DEFINE_list, "networks", MLP, "Policies: mlp, atari."),
+        (flags.DEFINE_list, "hidden", sizes, "Units of the MLP's hidden layers."),
+        (
+            flags.DEFINE_list,
+            "batches",
+            batches,
+            f"Observations in a call; of atari those up to {ATARI_BATCHES_TO}.",
+        ),
         (flags.DEFINE_list, "engines", names, "Engines to compare."),
         (flags.DEFINE_integer, "rounds", 15, "Turns of every engine."),
         (flags.DEFINE_float, "seconds", 0.02, "Seconds of an engine's turn."),
@@ -96,11 +108,12 @@ def main(argv: Sequence[str]) -> int:
     except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
         return 2
-    rows = list(run(sizes, batches, own.engines, own.rounds, own.seconds))
+    todo = list(subjects(own.networks, sizes))
+    rows = list(run(todo, batches, own.engines, own.rounds, own.seconds))
     print_conclusions(rows)
     if file is not None:
         with file:
-            json.dump([row._asdict() for row in rows], file, indent=1)
+            json.dump([row.to_json() for row in rows], file, indent=1)
     return 0
 
 
@@ -119,6 +132,9 @@ def read_flags(
     for name in own.engines:
         if name not in known:
             raise ValueError(f"engines must be of {','.join(known)}, got {name!r}.")
+    for name in own.networks or [""]:
+        if name not in NETWORKS:
+            raise ValueError(f"networks must be of {','.join(NETWORKS)}, got {name!r}.")
     if own.rounds < 1 or own.seconds <= 0:
         raise ValueError("expected rounds and seconds above zero.")
     return positive(own.hidden), positive(own.batches)
@@ -136,130 +152,64 @@ def positive(numbers: Sequence[object]) -> List[int]:
 
 
 def run(
-    sizes: Sequence[int],
+    todo: Sequence[Subject],
     batches: Sequence[int],
     names: Sequence[str],
     rounds: int,
     seconds: float,
 ) -> Iterator[Row]:
     """Measures and prints; yields the rows."""
-    engines = [e for e in (*ENGINES, *OPTIONAL) if e.name in names]
-    if any(engine.tensorflow for engine in engines):
+    every = [e for e in (*ENGINES, *OPTIONAL) if e.name in names]
+    if any(engine.tensorflow for engine in every):
         policy_engines.prepare_tensorflow()
     print(f"one thread, kernels {kernels.isa()}; microseconds a call")
-    print(f"{'hidden':>6} {'batch':>5}", *(f"{e.name:>19}" for e in engines))
+    print(f"{'hidden':>6} {'batch':>5}", *(f"{e.name:>19}" for e in every))
     rng = np.random.default_rng(0)
-    for hidden in sizes:
-        variables = mlp_variables(mlp_graph(hidden), rng)
-        made = [engine.make(variables) for engine in engines]
-        for batch in batches:
-            observations = rng.standard_normal((batch, 17), np.float32)
-            calls = [make(observations) for make in made]
-            for engine, call in zip(engines, calls):
-                check(engine, call, variables, observations)
-            times = take_turns(calls, rounds, seconds)
-            print(f"{hidden:6} {batch:5}", *(f"{t:19.1f}" for t in times), flush=True)
-            for engine, us in zip(engines, times):
-                yield Row(engine.name, hidden, batch, round(us, 3))
+    for subject in todo:
+        for row in measure(subject, batches, names, rounds, seconds, rng):
+            times = {one.engine: f"{one.us:.1f}" for one in row}
+            print(
+                f"{subject.hidden or subject.network:>6} {row[0].batch:5}",
+                *(f"{times.get(engine.name, '-'):>19}" for engine in every),
+                flush=True,
+            )
+            yield from row
+
+
+def measure(
+    subject: Subject,
+    batches: Sequence[int],
+    names: Sequence[str],
+    rounds: int,
+    seconds: float,
+    rng: np.random.Generator,
+) -> Iterator[List[Row]]:
+    """Yields the rows of each batch of one network."""
+    engines = [engine for engine in subject.engines if engine.name in names]
+    variables = subject.variables(rng)
+    made = [engine.make(variables) for engine in engines]
+    for batch in batches:
+        if subject.network == ATARI and batch > ATARI_BATCHES_TO:
+            continue
+        observations = subject.observe(batch, rng)
+        calls = [make(observations) for make in made]
+        for engine, call in zip(engines, calls):
+            check(subject, engine, call, variables, observations)
+        times = take_turns(calls, rounds, seconds)
+        yield [
+            Row(engine.name, subject.hidden, batch, round(us, 3), subject.network)
+            for engine, us in zip(engines, times)
+        ]
 
 
 def check(
-    engine: Engine, call: Call, variables: Sequence[np.ndarray], rows: np.ndarray
+    subject: Subject,
+    engine: Engine,
+    call: Call,
+    variables: Sequence[np.ndarray],
+    observations: np.ndarray,
 ) -> None:
     """Raises ArithmeticError if an engine's actions are not the policy's."""
-    expected, allowed = policy_check.reference(variables, rows, engine.steps)
-    actions = np.reshape(call(), (len(rows), -1))
+    expected, allowed = subject.reference(variables, observations, engine.steps)
+    actions = np.reshape(call(), (len(observations), -1))
     policy_check.check(engine.name, actions, expected, allowed)
-
-
-def take_turns(calls: Sequence[Call], rounds: int, seconds: float) -> List[float]:
-    """Returns the best time of each call, in microseconds; the calls take turns."""
-    best = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for i, call in enumerate(calls):
-            best[i] = min(best[i], turn(call, seconds))
-    return [1e6 * time_s for time_s in best]
-
-
-def turn(call: Call, seconds: float) -> float:
-    """Returns the best mean time of a call in short stretches, in seconds.
-
-    A stretch is shorter than a scheduler's time slice, so that some of them run
-    undisturbed however busy the machine is.
-    """
-    call()  # Brings the engine's weights back into the caches.
-    best = stretch(call, 1)
-    count = max(1, int(STRETCH_S / best))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        best = min(best, stretch(call, count))
-    return best
-
-
-def stretch(call: Call, count: int) -> float:
-    """Returns the mean seconds of `count` calls."""
-    start = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - start) / count
-
-
-def print_conclusions(rows: Sequence[Row]) -> None:
-    """Prints ratios against their targets, losses, and how near memory's speed is."""
-    times = {(row.engine, row.hidden, row.batch): row.us for row in rows}
-    print("\nratios of times, against what was promised")
-    for target in TARGETS:
-        a = times.get((target.engine, target.hidden, target.batch))
-        b = times.get((target.against, target.hidden, target.batch))
-        if a is not None and b is not None:
-            verdict = "ok" if a <= target.limit * b else "MISSED"
-            print(
-                f"  {target.engine:8} / {target.against:19} hidden {target.hidden:4} "
-                f"batch {target.batch:3}: {a / b:6.3f}  at most {target.limit:5.3f}  "
-                f"{verdict}"
-            )
-    small = times.get(("int8", 64, 1))
-    if small is not None:
-        verdict = "ok" if small <= SMALL_POLICY_US else "MISSED"
-        print(f"  int8 at 17-64-64-64-6: {small:.1f} us, at most 6.0  {verdict}")
-    print_losses(times)
-    print_bandwidth(times)
-
-
-def print_losses(times: Dict[tuple, float]) -> None:
-    """Says where our int8 is not the fastest."""
-    print("\nwhere int8 does not gain")
-    lost = False
-    for hidden, batch in sorted({key[1:] for key in times}):
-        here = {key[0]: us for key, us in times.items() if key[1:] == (hidden, batch)}
-        own = here.pop("int8", None)
-        faster = {name: us for name, us in here.items() if own and us <= own}
-        if faster:
-            lost = True
-            text = ", ".join(f"{name} {us:.1f}" for name, us in faster.items())
-            print(f"  hidden {hidden:4} batch {batch:3}: int8 {own:.1f} us, {text}")
-    if not lost:
-        print("  nowhere: it is the fastest at every size and batch")
-
-
-def print_bandwidth(times: Dict[tuple, float]) -> None:
-    """Prints how near one pass over the weights is to copying as many bytes."""
-    print("\nbatch 1: bytes touched, against the bandwidth of copying as many bytes")
-    for name in ("int8", "float32"):
-        for hidden in sorted({key[1] for key in times}):
-            us = times.get((name, hidden, 1))
-            if us is None:
-                continue
-            nbytes = policy_writer.PolicyWriter(mlp_graph(hidden), name).nbytes
-            copied = copy_bandwidth(nbytes)
-            print(
-                f"  {name:8} hidden {hidden:4}: {nbytes / 1e6:7.3f} MB, "
-                f"{nbytes / us / 1e3:6.1f} GB/s, copy {copied / 1e9:6.1f} GB/s "
-                f"({nbytes / us * 1e6 / copied:4.0%})"
-            )
-
-
-def copy_bandwidth(nbytes: int) -> float:
-    """Returns bytes read and written a second when copying a block again and again."""
-    source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-    return 2 * nbytes / turn(lambda: np.copyto(target, source), seconds=0.1)

@@ -8,8 +8,8 @@ so their variances add up. For y = x W + b over K inputs, with u = 2^-24:
              + sum_k x_k^2 d_w^2/12                   weights rounded to steps d_w
              + K u^2 (sum_k |x_k w_kn| + |b_n|)^2     float32 sums
 
-tanh magnifies nothing and is itself good to 4u. An engine passes if no action is off by
-more than SIGMAS standard deviations.
+tanh and relu magnify nothing; tanh is itself good to 4u. An engine passes if no action
+is off by more than SIGMAS standard deviations.
 """
 
 from __future__ import annotations
@@ -33,6 +33,42 @@ class Steps(NamedTuple):
     inputs: Callable[[np.ndarray], np.ndarray]
 
 
+class Uncertain(NamedTuple):
+    """Exact numbers and the variances of an engine's, float64 of one shape."""
+
+    exact: np.ndarray
+    variance: np.ndarray
+
+    def times(self, weight: np.ndarray, bias: np.ndarray, steps: Steps) -> Uncertain:
+        """Returns x W + b for rows x [M, K], by the formula above."""
+        x, variance = self
+        weight, bias = weight.astype(np.float64), bias.astype(np.float64)
+        carried = variance + steps.inputs(x) ** 2 / 12
+        rounded = x**2 @ np.broadcast_to(steps.weight(weight) ** 2 / 12, weight.shape)
+        magnitude = np.abs(x) @ np.abs(weight) + np.abs(bias)
+        sums = len(weight) * (UNIT * magnitude) ** 2
+        return Uncertain(x @ weight + bias, carried @ weight**2 + rounded + sums)
+
+    def tanh(self) -> Uncertain:
+        """Returns tanh(x)."""
+        return Uncertain(np.tanh(self.exact), self.variance + (4 * UNIT) ** 2)
+
+    def relu(self) -> Uncertain:
+        """Returns max(x, 0), exact where x is negative without doubt."""
+        doubtful = self.exact > -self.allowed()
+        return Uncertain(np.maximum(self.exact, 0), self.variance * doubtful)
+
+    def allowed(self) -> np.ndarray:
+        """Returns how far an engine may be off."""
+        return SIGMAS * np.sqrt(self.variance)
+
+
+def certain(rows: np.ndarray) -> Uncertain:
+    """Returns observations, which are what they are."""
+    rows = rows.astype(np.float64)
+    return Uncertain(rows, np.zeros_like(rows))
+
+
 def reference(
     variables: Sequence[np.ndarray], rows: np.ndarray, steps: Steps
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -46,17 +82,10 @@ def reference(
     Returns:
       Actions and their allowed errors, float64 [M, A].
     """
-    x = rows.astype(np.float64)
-    variance = np.zeros_like(x)
+    x = certain(rows)
     for weight, bias in zip(variables[::2], variables[1::2]):
-        weight, bias = weight.astype(np.float64), bias.astype(np.float64)
-        carried = variance + steps.inputs(x) ** 2 / 12
-        rounded = x**2 @ np.broadcast_to(steps.weight(weight) ** 2 / 12, weight.shape)
-        magnitude = np.abs(x) @ np.abs(weight) + np.abs(bias)
-        variance = carried @ weight**2 + rounded + len(weight) * (UNIT * magnitude) ** 2
-        variance += (4 * UNIT) ** 2
-        x = np.tanh(x @ weight + bias)
-    return x, SIGMAS * np.sqrt(variance)
+        x = x.times(weight, bias, steps).tanh()
+    return x.exact, x.allowed()
 
 
 def check(

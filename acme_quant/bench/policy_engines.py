@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable, List, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from acme_quant.bench import policy_check
 from acme_quant.bench.mlp import mlp_graph
+from acme_quant.bench.onnx_model import OnnxModel
 from acme_quant.bench.policy_check import Steps
-from acme_quant.policy import quantize_graph
+from acme_quant.policy import QuantizedPolicy, quantize_graph
 from acme_quant.policy_writer import activation_max
 
 Call = Callable[[], np.ndarray]
@@ -52,7 +53,11 @@ def _own(
     quantizer: str, activations: str, variables: Variables
 ) -> Callable[[np.ndarray], Call]:
     graph = mlp_graph(variables[0].shape[1], len(variables) // 2 - 1)
-    policy = quantize_graph(graph, variables, quantizer, activations)
+    return own_calls(quantize_graph(graph, variables, quantizer, activations))
+
+
+def own_calls(policy: QuantizedPolicy) -> Callable[[np.ndarray], Call]:
+    """Returns calls of our policy, as an actor and as a vector of actors make them."""
 
     def on(rows: np.ndarray) -> Call:
         if len(rows) > 1:
@@ -78,11 +83,14 @@ def _module(variables: Variables) -> Any:
 
 
 def _acme(variables: Variables) -> Callable[[np.ndarray], Call]:
+    return acme_calls(_module(variables))
+
+
+def acme_calls(module: Any) -> Callable[[np.ndarray], Call]:
     """Acme's actor for one observation; its compiled policy alone for a batch."""
     import tensorflow as tf
     from acme.agents.tf import actors
 
-    module = _module(variables)
     actor = actors.FeedForwardActor(module)
     compiled = tf.function(module)
 
@@ -95,77 +103,18 @@ def _acme(variables: Variables) -> Callable[[np.ndarray], Call]:
     return on
 
 
-def _onnx_session(model: Any) -> Callable[[np.ndarray], Call]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return lambda rows: lambda: session.run(None, {"x": rows})[0]
-
-
-def _onnx_model(nodes: List[Any], tensors: dict[str, np.ndarray], output: str) -> Any:
-    from onnx import TensorProto, helper, numpy_helper
-
-    def face(name: str) -> Any:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", None])
-
-    initializers = [numpy_helper.from_array(t, name) for name, t in tensors.items()]
-    graph = helper.make_graph(nodes, "mlp", [face("x")], [face(output)], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    model.ir_version = 8
-    return model
-
-
 def _onnx_float32(variables: Variables) -> Callable[[np.ndarray], Call]:
-    from onnx import helper
-
-    nodes, tensors, x = [], {}, "x"
-    for i, (weight, bias) in enumerate(zip(variables[::2], variables[1::2])):
-        tensors.update({f"w{i}": weight, f"b{i}": bias})
-        nodes += [
-            helper.make_node("Gemm", [x, f"w{i}", f"b{i}"], [f"sum{i}"]),
-            helper.make_node("Tanh", [f"sum{i}"], [f"y{i}"]),
-        ]
-        x = f"y{i}"
-    return _onnx_session(_onnx_model(nodes, tensors, x))
+    model = OnnxModel("x")
+    for weight, bias in zip(variables[::2], variables[1::2]):
+        model.linear(weight, bias, "Tanh")
+    return model.session(variables[0].shape[:1])
 
 
 def _onnx_int8(variables: Variables) -> Callable[[np.ndarray], Call]:
-    """The graph that onnxruntime's quantize_dynamic writes for QInt8 weights.
-
-    It is written out here because that function needs an `onnx` that needs a newer
-    protobuf than TensorFlow 2.8; node for node and number for number it is the same.
-    """
-    from onnx import TensorProto, helper
-
-    nodes, tensors, x = [], {}, "x"
-    for i, (weight, bias) in enumerate(zip(variables[::2], variables[1::2])):
-        scale = np.float32(np.abs(weight).max() / np.float32(127))
-        tensors.update(
-            {
-                f"w{i}": np.rint(weight / scale).astype(np.int8),
-                f"w{i}_scale": np.array(scale),
-                f"w{i}_zero": np.array(0, np.int8),
-                f"b{i}": bias,
-            }
-        )
-        q, scale_x, zero = f"{x}_q", f"{x}_scale", f"{x}_zero"
-        nodes += [
-            helper.make_node("DynamicQuantizeLinear", [x], [q, scale_x, zero]),
-            helper.make_node("Mul", [scale_x, f"w{i}_scale"], [f"scale{i}"]),
-            helper.make_node(
-                "MatMulInteger", [q, f"w{i}", zero, f"w{i}_zero"], [f"acc{i}"]
-            ),
-            helper.make_node("Cast", [f"acc{i}"], [f"cast{i}"], to=TensorProto.FLOAT),
-            helper.make_node("Mul", [f"cast{i}", f"scale{i}"], [f"product{i}"]),
-            helper.make_node("Add", [f"product{i}", f"b{i}"], [f"sum{i}"]),
-            helper.make_node("Tanh", [f"sum{i}"], [f"y{i}"]),
-        ]
-        x = f"y{i}"
-    return _onnx_session(_onnx_model(nodes, tensors, x))
+    model = OnnxModel("x")
+    for weight, bias in zip(variables[::2], variables[1::2]):
+        model.linear_int8(weight, bias, "Tanh")
+    return model.session(variables[0].shape[:1])
 
 
 def _tflite(int8: bool, variables: Variables) -> Callable[[np.ndarray], Call]:
@@ -197,14 +146,18 @@ def _tflite(int8: bool, variables: Variables) -> Callable[[np.ndarray], Call]:
     return on
 
 
-def _own_int8(name: str, activations: str) -> Engine:
-    """Returns our int8 with wide or 8-bit activations."""
+def own_steps(activations: str) -> Steps:
+    """Returns how our int8 rounds, with wide or 8-bit activations."""
 
     def largest_code(inputs: int) -> int:
         return activation_max(activations, inputs, has_zero_point=False)
 
+    return policy_check.own_int8(largest_code)
+
+
+def _own_int8(name: str, activations: str) -> Engine:
     make = functools.partial(_own, "int8", activations)
-    return Engine(name, make, policy_check.own_int8(largest_code))
+    return Engine(name, make, own_steps(activations))
 
 
 _make_float32 = functools.partial(_own, "float32", "wide")
