@@ -239,3 +239,12 @@ class QuantizedVectorActor:
         for adder in self._adders:
             if hasattr(adder, "close"):
                 adder.close()
+
+    def random_state(self) -> list[dict[str, Any]]:
+        """Returns the states of the explorations' generators, JSON values."""
+        return [rng.bit_generator.state for rng in self._rngs]
+
+    def set_random_state(self, states: list[dict[str, Any]]) -> None:
+        """Goes on with the random numbers where `random_state` was taken."""
+        for rng, state in zip(self._rngs, states, strict=True):
+            rng.bit_generator.state = state

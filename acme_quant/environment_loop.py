@@ -37,7 +37,7 @@ _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class _Record:
-    """Counts steps and episodes, and logs what became of each episode."""
+    """Counts steps, episodes and failures, and logs what became of each episode."""
 
     def __init__(
         self,
@@ -46,16 +46,19 @@ class _Record:
         counter: Optional[counting.Counter],
         logger: Optional[loggers.Logger],
         label: str,
+        count_period_s: float,
     ) -> None:
         self._actor = actor
         self._clock = clock
         self._counter = counter or counting.Counter()
         self._logger = logger or loggers.make_default_logger(label)
         self._pending = 0
-        self._next_count = time.perf_counter() + COUNT_PERIOD_S
+        self._count_period_s = count_period_s
+        self._next_count = time.perf_counter() + count_period_s
         # What the clock and the steps stood at when the last episode was logged.
         self._seconds = list(clock.seconds)
         self._steps = self._logged_steps = 0
+        self._failures = 0  # Since the last whole episode.
 
     def step(self, steps: int, now: float) -> None:
         """Notes steps taken until `now`; counts them if it is time."""
@@ -69,11 +72,20 @@ class _Record:
         if self._pending or counts:
             counts["steps"] = self._pending
         self._pending = 0
-        self._next_count = time.perf_counter() + COUNT_PERIOD_S
+        self._next_count = time.perf_counter() + self._count_period_s
         return self._counter.increment(**counts) if counts else {}
+
+    def failure(self, error: EpisodeFailed) -> None:
+        """Counts an episode that failed; raises `error` if too many did in a row."""
+        self._failures += 1
+        self.count(failed_episodes=1)
+        logging.warning("An episode failed and is left: %s", error)
+        if self._failures == MAX_FAILURES_IN_A_ROW:
+            raise error
 
     def episode(self, length: int, total: Any, start: float) -> dict[str, Any]:
         """Returns the results of an episode that began at `start`."""
+        self._failures = 0
         counts = self.count(episodes=1)
         result = {
             "episode_length": length,
@@ -110,6 +122,7 @@ class _Loop(core.Worker):
         logger: Optional[loggers.Logger] = None,
         should_update: bool = True,
         label: str = "environment_loop",
+        count_period_s: float = COUNT_PERIOD_S,
     ) -> None:
         """Initializes the loop.
 
@@ -121,6 +134,7 @@ class _Loop(core.Worker):
           logger: gets one result per episode; Acme's default if None.
           should_update: whether the actor is updated after each step.
           label: of the default logger.
+          count_period_s: seconds between two counts of steps; 0 counts each step.
         """
         self._environment = environment
         self._actor = actor
@@ -128,7 +142,9 @@ class _Loop(core.Worker):
         self._stop = threading.Event()
         self.clock = StageClock()
         self._bind()
-        self._record = _Record(actor, self.clock, counter, logger, label)
+        self._record = _Record(
+            actor, self.clock, counter, logger, label, count_period_s
+        )
 
     def run(
         self,
@@ -206,20 +222,15 @@ class EnvironmentLoop(_Loop):
         return record.episode(length, total, start)
 
     def _run(self, enough: Callable[[int, int], bool]) -> None:
-        episodes = steps = failures = 0
+        episodes = steps = 0
         while not enough(episodes, steps):
             try:
                 result = self.run_episode()
             except EpisodeFailed as error:
-                failures += 1
-                self._record.count(failed_episodes=1)
-                logging.warning("An episode failed and is left: %s", error)
-                if failures == MAX_FAILURES_IN_A_ROW:
-                    raise
+                self._record.failure(error)
                 continue
             if "episode_return" not in result:
                 return
-            failures = 0
             episodes += 1
             steps += result["episode_length"]
             self._record.write(result)
@@ -241,6 +252,8 @@ class VectorEnvironmentLoop(_Loop):
             batch = environment.step(actions)
             clock.lap(ENVIRONMENT)
             actor.observe(actions, split(batch))
+            for error in environment.take_failures():
+                self._record.failure(error)
             stepped = batch.step_type != _FIRST
             steps = int(stepped.sum())
             if self._should_update:

@@ -20,15 +20,15 @@ import tree
 from dm_env import specs
 
 from acme_quant import environments
+from acme_quant.environments import envpool_dm
 
-# EnvPool serves its DM Control, classic, Box2D and Atari tasks through one interface.
 ENVPOOL_PREFIX = "envpool_dm:"
 _STEP_TYPES = tuple(dm_env.StepType)
 
 
 def make_vector_environment(
     name: str, num_envs: int, *, seed: int, num_threads: int = 1, **options: Any
-) -> ListEnvironment | EnvPoolEnvironment:
+) -> ListEnvironment | envpool_dm.Pool:
     """Returns `num_envs` environments called `name`.
 
     Args:
@@ -45,7 +45,7 @@ def make_vector_environment(
         raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
     if name.startswith(ENVPOOL_PREFIX):
         task = name[len(ENVPOOL_PREFIX) :]
-        return EnvPoolEnvironment(task, num_envs, seed=seed, num_threads=num_threads)
+        return envpool_dm.Pool(task, num_envs, seed=seed, num_threads=num_threads)
     return ListEnvironment(
         [
             environments.make_environment(name, seed=seed + i, **options)
@@ -63,6 +63,7 @@ class ListEnvironment:
     def __init__(self, members: Sequence[dm_env.Environment]) -> None:
         """Takes environments of one and the same spec."""
         self._members = list(members)
+        self._failures: list[environments.EpisodeFailed] = []
 
     @property
     def num_envs(self) -> int:
@@ -76,8 +77,13 @@ class ListEnvironment:
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Steps environment i with `actions[i]`."""
         return _stack(
-            [_step(member, action) for member, action in zip(self._members, actions)]
+            [self._step(*pair) for pair in zip(self._members, actions, strict=True)]
         )
+
+    def take_failures(self) -> list[environments.EpisodeFailed]:
+        """Returns why episodes failed since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
 
     def observation_spec(self) -> Any:
         """Returns one environment's spec."""
@@ -100,91 +106,12 @@ class ListEnvironment:
         for member in self._members:
             member.close()
 
-
-class EnvPoolEnvironment:
-    """One EnvPool pool."""
-
-    def __init__(
-        self, task: str, num_envs: int, *, seed: int, num_threads: int = 1
-    ) -> None:
-        """Makes the pool.
-
-        Args:
-          task: EnvPool's task id, such as "CheetahRun-v1" or "Pong-v5".
-          num_envs: how many environments.
-          seed: environment i gets `seed + i`.
-          num_threads: the pool's own threads.
-
-        Raises:
-          UnsupportedEnvironment: if EnvPool is not installed.
-          UnknownEnvironment: if it has no such task.
-        """
+    def _step(self, member: dm_env.Environment, action: np.ndarray) -> dm_env.TimeStep:
         try:
-            import envpool
-        except ModuleNotFoundError as error:
-            raise environments.UnsupportedEnvironment(
-                f"{ENVPOOL_PREFIX}{task} needs the package envpool, not installed."
-            ) from error
-        if task not in envpool.list_all_envs():
-            raise environments.UnknownEnvironment(
-                f"EnvPool has no task {task!r}; expected an id such as CheetahRun-v1, "
-                "CartPole-v1 or Pong-v5."
-            )
-        self.num_envs = num_envs
-        self._pool = envpool.make_dm(
-            task, num_envs=num_envs, seed=seed, num_threads=num_threads
-        )
-        keys = self._pool.spec._state_keys
-        self._fields = [key[4:] for key in keys if key.startswith("obs:")]
-        self._action_dtype = self._pool.action_spec().dtype
-
-    def reset(self) -> dm_env.TimeStep:
-        """Starts an episode in every environment."""
-        return self._read(self._pool.reset())
-
-    def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Steps environment i with `actions[i]`."""
-        return self._read(self._pool.step(actions.astype(self._action_dtype)))
-
-    def observation_spec(self) -> Any:
-        """Returns a dict of specs by field; an array's spec if it is the only one."""
-        declared = self._pool.observation_spec()
-        if not self._fields:
-            return _spec(declared.obs)
-        return {field: _spec(getattr(declared, field)) for field in self._fields}
-
-    def action_spec(self) -> specs.BoundedArray | specs.DiscreteArray:
-        """Returns float32 [n] in [-1, 1], or int32 () in 0..n-1."""
-        declared = self._pool.action_spec()
-        if isinstance(declared, specs.DiscreteArray):
-            return specs.DiscreteArray(declared.num_values, np.int32, "action")
-        return specs.BoundedArray(declared.shape, np.float32, -1.0, 1.0, "action")
-
-    def reward_spec(self) -> specs.Array:
-        """Returns float32 ()."""
-        return specs.Array((), np.float32, "reward")
-
-    def discount_spec(self) -> specs.BoundedArray:
-        """Returns float32 () in [0, 1]."""
-        return specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
-
-    def close(self) -> None:
-        """Closes the pool."""
-        self._pool.close()
-
-    def _read(self, timestep: Any) -> dm_env.TimeStep:
-        """Casts what the pool returned."""
-        state = timestep.observation
-        if self._fields:
-            observation: Any = {
-                field: getattr(state, field).astype(np.float32)
-                for field in self._fields
-            }
-        else:
-            observation = _channels_last(state.obs)
-        return dm_env.TimeStep(
-            timestep.step_type, timestep.reward, timestep.discount, observation
-        )
+            return member.step(action)
+        except environments.EpisodeFailed as error:
+            self._failures.append(error)
+            return member.reset()
 
 
 def split(timesteps: dm_env.TimeStep) -> list[dm_env.TimeStep]:
@@ -204,13 +131,6 @@ def split(timesteps: dm_env.TimeStep) -> list[dm_env.TimeStep]:
     ]
 
 
-def _step(member: dm_env.Environment, action: np.ndarray) -> dm_env.TimeStep:
-    try:
-        return member.step(action)
-    except environments.EpisodeFailed:
-        return member.reset()
-
-
 def _stack(timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
     """Returns N time steps as a batch; a FIRST gets reward 0 and discount 1."""
     return dm_env.TimeStep(
@@ -223,18 +143,3 @@ def _stack(timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:
             lambda *rows: np.stack(rows), *(step.observation for step in timesteps)
         ),
     )
-
-
-def _spec(declared: specs.Array) -> specs.Array:
-    """Returns the spec of a field as we serve it."""
-    if declared.dtype != np.uint8:
-        return specs.Array(declared.shape, np.float32, declared.name)
-    channels, height, width = declared.shape
-    return specs.BoundedArray((height, width, channels), np.uint8, 0, 255)
-
-
-def _channels_last(batch: np.ndarray) -> np.ndarray:
-    """Returns [N, c, h, w] images as [N, h, w, c], anything else as float32."""
-    if batch.dtype != np.uint8:
-        return batch.astype(np.float32)
-    return np.ascontiguousarray(batch.transpose(0, 2, 3, 1))

@@ -10,7 +10,8 @@ An agent is a module with these names; launch and the builders ask for no other:
 * ``policy_module(networks)``: the deterministic module that the actors run; its
   variables are in the order of the learner's ``get_variables(["policy"])``.
 * ``make_builder(config, ...)``: an Acme builder whose actors are quantized.
-* ``make_adder(client, spec, config)``: the adder of one actor.
+* ``make_adders(client, config, num_envs)``: the adders of one actor, one per
+  environment.
 * ``exploration(spec, config, actor_index, num_actors)``: what an actor does to the
   policy's output; ``greedy(spec)``: the same for an evaluator.
 

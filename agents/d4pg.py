@@ -133,7 +133,7 @@ def make_builder(
     return builder.QuantizedBuilder(
         make_acme_builder(config),
         quantizer=quantizer,
-        adder_factory=lambda client: make_adder(client, config),
+        adder_factory=lambda client: make_adders(client, config)[0],
         **options,
     )
 
@@ -200,13 +200,13 @@ def make_acme_policy(
     return networks.make_policy(spec, config.sigma)
 
 
-def make_adder(client: reverb.Client, config: Config) -> adders.Adder:
-    """Returns an adder of n-step transitions for one actor."""
+def make_adders(
+    client: reverb.Client, config: Config, num_envs: int = 1
+) -> list[adders.Adder]:
+    """Returns one actor's adders of n-step transitions, one per environment."""
     from acme_quant import adder
 
-    return adder.NStepTransitionAdder(
-        client, n_step=config.n_step, discount=config.discount
-    )
+    return adder.make_adders(client, num_envs, config.n_step, config.discount)
 
 
 def exploration(

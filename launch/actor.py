@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import dm_env
-
 from acme_quant import calls, loopback
 from acme_quant.launch import stopping, watched
 from acme_quant.launch.config import Run
@@ -37,13 +35,13 @@ class Life:
         # Of the first process: the node's name alone.
         self.seed_name = name if self._starts == 1 else f"{name} start {self._starts}"
 
-    def watch(
-        self, environment: dm_env.Environment, run: Run
-    ) -> watched.WatchedEnvironment:
-        """Returns `environment` with its steps counted and timed."""
-        self._environment = watched.WatchedEnvironment(
-            environment, run.config.step_timeout_s, self._give_up
+    def watch(self, environment: Any, run: Run) -> watched.WatchedEnvironment:
+        """Returns an environment, or a vector of them, whose steps are timed."""
+        vector = hasattr(environment, "num_envs")
+        watch = (
+            watched.WatchedVectorEnvironment if vector else watched.WatchedEnvironment
         )
+        self._environment = watch(environment, run.config.step_timeout_s, self._give_up)
         return self._environment
 
     def adopt(self, actor: Any) -> None:

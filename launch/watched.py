@@ -57,10 +57,11 @@ class WatchedEnvironment(dm_env.Environment):
         """Takes one action."""
         self._inside = True
         try:
-            return self._environment.step(action)
+            timestep = self._environment.step(action)
+            self.steps += self._steps_of(timestep)
+            return timestep
         finally:
             self._calls += 1
-            self.steps += 1
             self._inside = False
 
     def observation_spec(self) -> Any:
@@ -83,6 +84,10 @@ class WatchedEnvironment(dm_env.Environment):
         """Closes the environment."""
         self._environment.close()
 
+    def _steps_of(self, timestep: dm_env.TimeStep) -> int:
+        """Returns how many environment steps led to `timestep`."""
+        return 1
+
     def _watch(self) -> None:
         # Time is counted in ticks: a process that was stopped for a minute, and its
         # step with it, has not used that minute.
@@ -97,6 +102,22 @@ class WatchedEnvironment(dm_env.Environment):
             f"EnvironmentHangs: expected a step within --step_timeout_s="
             f"{self._timeout_s:g} seconds, got none."
         )
+
+
+class WatchedVectorEnvironment(WatchedEnvironment):
+    """The same for environments that are stepped together, with one limit for all."""
+
+    def __init__(self, environment: Any, *arguments: Any) -> None:
+        """Watches a vector environment; arguments as of WatchedEnvironment."""
+        super().__init__(environment, *arguments)
+        self.num_envs = environment.num_envs
+
+    def take_failures(self) -> list[Exception]:
+        """Returns the environments'."""
+        return self._environment.take_failures()
+
+    def _steps_of(self, timestep: dm_env.TimeStep) -> int:
+        return int((timestep.step_type != dm_env.StepType.FIRST).sum())
 
 
 def leave(reason: str) -> None:

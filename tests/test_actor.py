@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -74,6 +75,18 @@ def test_vector_actor_draws_nothing_for_ended_episodes() -> None:
     outputs = loop_parts.LinearPolicy().batch(batch)
     np.testing.assert_array_equal(actions[0], loop_parts.noise(outputs[0], rng))
     np.testing.assert_array_equal(after[0], loop_parts.noise(outputs[0], rng))
+
+
+def test_vector_actor_goes_on_with_the_random_numbers_it_left() -> None:
+    batch, live = np.stack([OBSERVATION, OBSERVATION]), np.array([True, True])
+    explorations = [loop_parts.noise] * 2
+    actor = QuantizedVectorActor(loop_parts.LinearPolicy(), explorations, seed=1)
+    state = actor.random_state()
+    first = actor.select_actions(batch, live)
+    later = QuantizedVectorActor(loop_parts.LinearPolicy(), explorations, seed=2)
+    later.set_random_state(json.loads(json.dumps(state)))
+    np.testing.assert_array_equal(later.select_actions(batch, live), first)
+    assert not np.array_equal(first[0], first[1])
 
 
 def test_vector_actor_wants_an_adder_per_environment() -> None:

@@ -239,6 +239,28 @@ def test_adders_of_several_environments_share_one_writer() -> None:
     server.stop()
 
 
+@pytest.mark.parametrize("n_step", [1, 5])
+def test_adders_write_all_items_when_all_episodes_end_together(n_step: int) -> None:
+    spec, count, length = spec_of(FLAT), 16, 12
+    server = make_server(spec)
+    client = reverb.Client(f"localhost:{server.port}")
+    adders = adder_lib.make_adders(client, count, n_step, 0.99)
+    for episode in range(2):
+        runs = [
+            next(episodes(spec, [length], 1.0, seed=count * episode + i))
+            for i in range(count)
+        ]
+        for adder, (first, _) in zip(adders, runs):
+            adder.add_first(first)
+        for t in range(length):
+            for adder, (_, steps) in zip(adders, runs):
+                adder.add(*steps[t])
+    items = 2 * count * (length + n_step - 1)
+    assert client.server_info()[TABLES[0]].current_size == items
+    adders[0].close()
+    server.stop()
+
+
 def test_wrong_order_of_calls_is_refused() -> None:
     adder = adder_lib.NStepTransitionAdder(
         replay_client.ReplayClient("localhost:1"), 3, 0.99

@@ -225,6 +225,19 @@ def test_failed_member_of_a_vector_starts_anew() -> None:
     kinds = [event[0] for event in parts["adders"][0].events]
     assert kinds[:3] == ["first", "add", "first"]
     assert {result["episode_length"] for result in parts["logger"].results} == {4}
+    assert parts["counter"].get_counts()["failed_episodes"] == 1
+
+
+def test_vector_whose_member_always_fails_is_given_up() -> None:
+    ends = [(episode, 1) for episode in range(20)]
+    members = [
+        loop_parts.CountingEnvironment(100),
+        loop_parts.CountingEnvironment(100, fails_at=ends),
+    ]
+    loop, parts = make_vector_loop(members)
+    with pytest.raises(environments.EpisodeFailed):
+        loop.run(num_episodes=3)
+    assert parts["counter"].get_counts()["failed_episodes"] == 10
 
 
 def test_stop_ends_a_vector_loop() -> None:

@@ -95,6 +95,7 @@ def test_last_policy_is_a_file_that_numpy_runs(int8_run: pathlib.Path) -> None:
         ("--actor=acme",),
         ("--lp_launch_type=local_mt",),
         ("--quantizer=int8", "--communication=float16", "--activations=8bit"),
+        ("--envs_per_actor=4",),
     ],
     ids=lambda flags: " ".join(flags),
 )
@@ -105,6 +106,25 @@ def test_other_arms_run_to_their_end(
         tmp_path, BALANCE, "--max_actor_steps=400", "--num_actors=1", *flags
     )
     check_end(result, tmp_path, 400)
+
+
+def test_environments_of_a_pool_fill_the_replay_of_a_run(
+    tmp_path: pathlib.Path,
+) -> None:
+    pytest.importorskip("envpool")
+    result = whole_run.train(
+        tmp_path,
+        "--env=envpool_dm:CartpoleBalance-v1",
+        "--max_actor_steps=9000",
+        "--num_actors=1",
+        "--envs_per_actor=4",
+        "--samples_per_insert=1",
+    )
+    check_end(result, tmp_path, 9000)
+    rows = whole_run.rows(tmp_path, "actor_0")
+    assert {row["episode_length"] for row in rows} == {"1000"}
+    # Four episodes end together; their rows follow one another.
+    assert len(rows) >= 8
 
 
 def test_failing_node_ends_the_run_and_is_named(tmp_path: pathlib.Path) -> None:

@@ -5,9 +5,12 @@ import time
 from typing import Any
 
 import dm_env
+import loop_parts
+import numpy as np
 from dm_env import specs
 
-from acme_quant.launch.watched import WatchedEnvironment
+from acme_quant import vector_environment
+from acme_quant.launch.watched import WatchedEnvironment, WatchedVectorEnvironment
 
 
 class Slow(dm_env.Environment):
@@ -65,3 +68,15 @@ def test_without_a_limit_a_step_may_take_any_time() -> None:
     environment, reasons, _ = watch(0.0)
     environment.step(0.3)
     assert not reasons
+
+
+def test_vector_counts_a_step_per_environment_and_none_per_reset() -> None:
+    members = [loop_parts.CountingEnvironment(2 + i) for i in range(3)]
+    vector = vector_environment.ListEnvironment(members)
+    environment = WatchedVectorEnvironment(vector, 10.0, print)
+    environment.reset()
+    for _ in range(4):
+        environment.step(np.zeros((3, 2), np.float32))
+    # 2, reset, 1; 3, reset; 4.
+    assert environment.steps == 3 + 3 + 4
+    assert environment.num_envs == 3 and environment.take_failures() == []

@@ -3,6 +3,7 @@
     make_environment("dm_control:cartpole:balance", seed=0)   # the suite, states
     make_environment("gym:CartPole-v1", seed=0)               # gymnasium
     make_environment("atari:Pong", seed=0)                    # ale-py, 84x84x4 uint8
+    make_environment("envpool_dm:CheetahRun-v1", seed=0)      # EnvPool, if installed
     make_environment("my_package.tasks:make_maze", seed=0)    # a person's own
 
 All are dm_env environments with the same numbers: observations float32 (images uint8),
@@ -45,7 +46,7 @@ __all__ = [
     "make_environment",
 ]
 
-KINDS = ("dm_control", "gym", "atari")
+KINDS = ("dm_control", "gym", "atari", "envpool_dm")
 
 
 def make_environment(
@@ -94,7 +95,8 @@ def _make(name: str, seed: int, sticky_actions: float) -> dm_env.Environment:
     known = [known for kind in KINDS for known in _maker(kind).names()]
     raise UnknownEnvironment(
         f"unknown environment {name!r}: expected dm_control:domain:task, gym:ID, "
-        f"atari:Game or module.path:factory{nearest.suggest(name, known)}."
+        "atari:Game, envpool_dm:ID or module.path:factory"
+        f"{nearest.suggest(name, known)}."
     )
 
 
