@@ -21,7 +21,7 @@ def plans(*arguments: str) -> list[actor_nodes.Plan]:
 
 def row(arm: str, steps_per_s: float) -> actor.Row:
     return actor.Row(
-        *("gym:CartPole-v1", 256, arm, 1, 1, steps_per_s),
+        *("gym:CartPole-v1", 256, arm, 1, 1, steps_per_s, 1e6 / steps_per_s),
         *(1.0, 2.0, 3.0, 4.0, 9.0, 30.0, 0.5, 80.0, 9),
     )
 
@@ -59,6 +59,15 @@ def test_ratio_is_against_acmes_row_of_the_same_setting() -> None:
     assert "4.50x" in actor.line(ours, acme)
 
 
+def test_a_steps_promised_ratio_is_told(capsys: pytest.CaptureFixture) -> None:
+    actor.print_targets([row("acme", 100.0), row("int8", 450.0), row("float32", 350.0)])
+    printed = capsys.readouterr().out.splitlines()
+    assert "step of float32 / acme  0.286  at most 0.250  MISSED" in printed[0]
+    assert "step of int8 / acme  0.222  at most 0.250  ok" in printed[1]
+    actor.print_targets([row("int8", 450.0)])
+    assert capsys.readouterr().out == ""
+
+
 def test_speeds_add_up_and_times_are_means() -> None:
     stages = {"environment": 1.0, "policy": 2.0, "adder": 3.0, "update": 4.0}
     stages["cpu"] = 9.0
@@ -66,6 +75,7 @@ def test_speeds_add_up_and_times_are_means() -> None:
     two = actor_nodes.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
     found = actor.summarize(actor_nodes.Plan("gym:X", 16, "int8", 2), [one, two], 30.0)
     assert (found.steps_per_s, found.us_environment, found.us_adder) == (400, 1.5, 2.5)
+    assert found.us_step == pytest.approx((10_000 + 3333.33) / 2, abs=0.01)
     assert (found.startup_s, found.rss_mb, found.threads) == (2.0, 85.0, 9)
 
 

@@ -6,9 +6,9 @@
 
 The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor, n-step
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
-over the actors; microseconds are per environment step, their mean over the actors.
-Before a line is printed, replay must have received every transition the environments
-made. `cpu` is the processor time of the whole process per step, with gRPC's threads;
+over the actors; microseconds are per environment step, their mean over the actors, of
+the whole loop first and then of its parts; promised ratios come last. Before a line is
+printed, replay must have received every transition the environments made. `cpu` is the processor time of the whole process per step, with gRPC's threads;
 `replay` that of the server per item. Start-up is from an actor's process start to
 its first action.
 """
@@ -20,7 +20,7 @@ import json
 import multiprocessing
 import os
 import tempfile
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from absl import flags
 
@@ -41,7 +41,10 @@ START_TIMEOUT_S = 300.0
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One measured setting; times are per environment step of one actor."""
+    """One measured setting; times are per environment step of one actor.
+
+    `us_step` is wall time over steps, whatever the loop did in it.
+    """
 
     task: str
     hidden: int
@@ -49,6 +52,7 @@ class Row:
     actors: int
     envs_per_actor: int
     steps_per_s: float
+    us_step: float
     us_environment: float
     us_policy: float
     us_adder: float
@@ -58,6 +62,21 @@ class Row:
     startup_s: float
     rss_mb: float
     threads: int
+
+
+class Target(NamedTuple):
+    """A promised ratio of an arm's whole step to Acme's: at most `limit`."""
+
+    task: str
+    hidden: int
+    arm: str
+    limit: float
+
+
+TARGETS = (
+    Target("gym:CartPole-v1", 256, "float32", 1 / 4),
+    Target("gym:CartPole-v1", 256, "int8", 1 / 4),
+)
 
 
 def define_flags() -> flags.FlagValues:
@@ -104,6 +123,7 @@ def main(argv: Sequence[str]) -> int:
             row = measure(plan, host, own.seconds)
             print(line(row, baseline(row, rows)), flush=True)
             rows.append(row)
+    print_targets(rows)
     if own.json:
         with open(own.json, "w", encoding="utf-8") as file:
             json.dump([dataclasses.asdict(row) for row in rows], file, indent=1)
@@ -238,6 +258,9 @@ def summarize(plan: Plan, measured: list[Measured], us_replay: float) -> Row:
     return Row(
         **dataclasses.asdict(plan),
         steps_per_s=round(sum(one.steps / one.seconds for one in measured), 1),
+        us_step=round(
+            mean(1e6 * one.seconds / max(one.steps, 1) for one in measured), 2
+        ),
         **stages,
         us_replay=round(us_replay, 2),
         startup_s=round(mean(one.startup_s for one in measured), 2),
@@ -263,8 +286,26 @@ def line(row: Row, acme: Row | None) -> str:
     return (
         f"{row.task:28} 3x{row.hidden:<5} {row.arm:8} {row.actors} actors "
         f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
-        f"environment {row.us_environment:7.1f} policy {row.us_policy:7.1f} "
-        f"adder {row.us_adder:7.1f} update {row.us_update:5.1f} "
+        f"step {row.us_step:7.1f} environment {row.us_environment:7.1f} "
+        f"policy {row.us_policy:7.1f} adder {row.us_adder:7.1f} update {row.us_update:5.1f} "
         f"cpu {row.us_cpu:7.1f} replay {row.us_replay:5.1f}  "
         f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
     )
+
+
+def print_targets(rows: list[Row]) -> None:
+    """Prints the promised ratios of whole steps to Acme's, where both were measured."""
+    for target in TARGETS:
+        for row in rows:
+            if (row.task, row.hidden, row.arm, row.envs_per_actor) != (
+                *(target.task, target.hidden, target.arm, 1),
+            ):
+                continue
+            acme = baseline(row, rows)
+            if acme is not None:
+                ratio = row.us_step / acme.us_step
+                print(
+                    f"{target.task} 3x{target.hidden} {row.actors} actors: a step of "
+                    f"{target.arm} / acme {ratio:6.3f}  at most {target.limit:5.3f}  "
+                    f"{'ok' if ratio <= target.limit else 'MISSED'}"
+                )
