@@ -7,10 +7,10 @@
 The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor, n-step
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
 over the actors; microseconds are per environment step, their mean over the actors, of
-the whole loop first and then of its parts; promised ratios come last. Before a line is
-printed, replay must have received every transition the environments made. `cpu` is the processor time of the whole process per step, with gRPC's threads;
-`replay` that of the server per item. Start-up is from an actor's process start to
-its first action.
+the whole loop first and then of its parts. Promised ratios come last. Before a line is
+printed, replay must have received every transition the environments made. `cpu` is the
+processor time of the whole process per step, with gRPC's threads; `replay` that of the
+server per item. Start-up is from an actor's process start to its first action.
 """
 
 from __future__ import annotations
@@ -287,8 +287,8 @@ def line(row: Row, acme: Row | None) -> str:
         f"{row.task:28} 3x{row.hidden:<5} {row.arm:8} {row.actors} actors "
         f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
         f"step {row.us_step:7.1f} environment {row.us_environment:7.1f} "
-        f"policy {row.us_policy:7.1f} adder {row.us_adder:7.1f} update {row.us_update:5.1f} "
-        f"cpu {row.us_cpu:7.1f} replay {row.us_replay:5.1f}  "
+        f"policy {row.us_policy:7.1f} adder {row.us_adder:7.1f} "
+        f"update {row.us_update:5.1f} cpu {row.us_cpu:7.1f} replay {row.us_replay:5.1f}  "
         f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
     )
 
