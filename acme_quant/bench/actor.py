@@ -288,8 +288,9 @@ def line(row: Row, acme: Row | None) -> str:
         f"x{row.envs_per_actor:<3} {row.steps_per_s:9.1f} steps/s {ratio}  us: "
         f"step {row.us_step:7.1f} environment {row.us_environment:7.1f} "
         f"policy {row.us_policy:7.1f} adder {row.us_adder:7.1f} "
-        f"update {row.us_update:5.1f} cpu {row.us_cpu:7.1f} replay {row.us_replay:5.1f}  "
-        f"start {row.startup_s:5.2f} s {row.rss_mb:6.1f} MB {row.threads} threads"
+        f"update {row.us_update:5.1f} cpu {row.us_cpu:7.1f} "
+        f"replay {row.us_replay:5.1f}  start {row.startup_s:5.2f} s "
+        f"{row.rss_mb:6.1f} MB {row.threads} threads"
     )
 
 
