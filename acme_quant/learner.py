@@ -101,7 +101,7 @@ class PublishingLearner(ConsistentLearner):
         super().__init__(learner, steps)
         self._publisher = make_publisher(self)
         self._failure: BaseException | None = None
-        threading.Thread(target=self._publish, daemon=True, name="publish").start()
+        self._start()
 
     def step(self) -> None:
         """Takes one learner step.
@@ -125,8 +125,31 @@ class PublishingLearner(ConsistentLearner):
         """Returns what was quantized last; see `PolicyPublisher.get_float32`."""
         return self._publisher.get_float32()
 
+    def _start(self) -> None:
+        threading.Thread(target=self._publish, daemon=True, name="publish").start()
+
     def _publish(self) -> None:
         try:
             self._publisher.run()
         except BaseException as error:
             self._failure = error
+
+
+class SequentialLearner(PublishingLearner):
+    """A publishing learner without a thread: it publishes between two of its steps.
+
+    Which steps are published depends on their number alone. Only the thread that steps
+    it may ask for its variables.
+    """
+
+    def step(self) -> None:
+        """Takes one learner step, and publishes if it is time to."""
+        super().step()
+        self._publisher.poll()
+
+    def get_variables(self, names: list[str]) -> list[list[np.ndarray]]:
+        """Returns the variables, under Acme's names."""
+        return self._learner.get_variables(names)
+
+    def _start(self) -> None:
+        self._publisher.poll()

@@ -168,7 +168,8 @@ class PolicyPublisher:
 
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
-        server.Unbind("run")
+        for method in ("poll", "run"):
+            server.Unbind(method)
         loopback.start(server)
 
     def run(self) -> None:
@@ -180,10 +181,14 @@ class PolicyPublisher:
           ValueError: The learner's variables do not fit the graph.
         """
         while not self._stop.is_set():
-            self._stop.wait(self._poll())
+            self._stop.wait(self.poll())
 
-    def _poll(self) -> float:
-        """Publishes if it is time to; returns the seconds until it may be again."""
+    def poll(self) -> float:
+        """Publishes if it is time to; returns the seconds until it may be again.
+
+        Raises:
+          Exception: As `run`.
+        """
         try:
             steps = self._ask_steps()
             if not self._is_due(steps):

@@ -134,7 +134,10 @@ class ReplayClient:
 
 
 def connect(server: Any) -> ReplayClient:
-    """Returns a client of `server`: an address, a `reverb.Client` or itself one."""
-    if isinstance(server, ReplayClient):
+    """Returns a client of `server`: an address, a `reverb.Client` or itself one.
+
+    A LocalReplay of this process is its own client.
+    """
+    if hasattr(server, "answers"):
         return server
     return ReplayClient(getattr(server, "server_address", server))

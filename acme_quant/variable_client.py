@@ -52,6 +52,7 @@ class QuantizedVariableClient:
         quantizer: Union[str, Quantizer, None] = None,
         activations: str = "wide",
         use_shared_memory: bool = True,
+        wait: bool = False,
         first_policy_timeout_s: float = FIRST_POLICY_TIMEOUT_S,
         max_silence_s: float = calls.MAX_SILENCE_S,
     ) -> None:
@@ -64,6 +65,8 @@ class QuantizedVariableClient:
             None to run them as they come.
           activations: How integer layers then round their inputs: 'wide' or '8bit'.
           use_shared_memory: Whether to map the publisher's block when on its host.
+          wait: Whether `update` waits for every answer, so that the step at which a
+            policy is swapped in does not depend on how fast anything is.
           first_policy_timeout_s: Seconds `update_and_wait` gives the first policy.
           max_silence_s: Seconds without an answer after which `update` raises.
 
@@ -78,6 +81,7 @@ class QuantizedVariableClient:
         self._source = calls.bounded(source)
         self._update_period = update_period
         self._calls_left = 1
+        self._wait = wait
         self._requantize = quantizer and Requantizer(quantizer, activations)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
         self._first_policy_timeout_s = first_policy_timeout_s
@@ -125,6 +129,7 @@ class QuantizedVariableClient:
           Exception: Another failure of the background thread.
         """
         self._calls_left -= 1
+        wait = wait or (self._wait and self._calls_left <= 0)
         if self._next is None and self._calls_left > 0 and not wait:
             return
         self._update(wait)

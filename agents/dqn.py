@@ -171,7 +171,7 @@ def make_builder(
     return builder.QuantizedBuilder(
         make_acme_builder(config),
         quantizer=quantizer,
-        adder_factory=lambda client: make_adder(client, config),
+        adder_factory=lambda client: make_adders(client, config)[0],
         **options,
     )
 
@@ -199,7 +199,9 @@ def make_learner(
 ) -> acme.Learner:
     """Returns Acme's learner on the replay server's data, updating its priorities."""
     dataset = builder.make_dataset_iterator(replay)
-    return builder.make_learner(networks, dataset, counter, logger, checkpoint=False)
+    return builder.make_learner(
+        networks, dataset, counter, logger, checkpoint=False, replay_client=replay
+    )
 
 
 def make_acme_policy(
@@ -214,13 +216,13 @@ def make_acme_policy(
     return snt.Sequential([networks, q_networks.EpsilonGreedyHead(config.epsilon)])
 
 
-def make_adder(client: reverb.Client, config: Config) -> adders.Adder:
-    """Returns an adder of n-step transitions for one actor."""
+def make_adders(
+    client: reverb.Client, config: Config, num_envs: int = 1
+) -> list[adders.Adder]:
+    """Returns one actor's adders of n-step transitions, one per environment."""
     from acme_quant import adder
 
-    return adder.NStepTransitionAdder(
-        client, n_step=config.n_step, discount=config.discount
-    )
+    return adder.make_adders(client, num_envs, config.n_step, config.discount)
 
 
 def exploration(

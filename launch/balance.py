@@ -147,6 +147,8 @@ def _check(plan: Plan) -> int:
     for actors in plan.actors:
         given = plan.arguments(plan.formats[0], actors)
         run, _ = prepare.parse(["train", *given, "--workdir=x"])
+        if not run.config.num_actors:
+            raise UsageError("expected --num_actors of at least 1, got 0.")
         prepare.check(run)
     if (plan.workdir / BALANCE_FILE).exists():
         raise UsageError(

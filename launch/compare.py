@@ -162,6 +162,10 @@ def _baseline(values: flags.FlagValues) -> list[str]:
 def _checked(arm: list[str]) -> list[str]:
     """Returns the flags of an arm if `train` takes them."""
     run, _ = prepare.parse(["train", *arm, "--workdir=x"])
+    if not run.config.num_actors:
+        raise UsageError(
+            "expected --num_actors of at least 1, got 0: processes are compared."
+        )
     prepare.check(run)
     return arm
 

@@ -34,7 +34,8 @@ class RunConfig:
     agent: str = setting("d4pg", f"Agent: {', '.join(agents.AGENTS)}.")
     env: str = setting(
         "dm_control:cartpole:balance",
-        "Environment: dm_control:DOMAIN:TASK, gym:ID, atari:GAME or MODULE:FACTORY.",
+        "Environment: dm_control:DOMAIN:TASK, gym:ID, atari:GAME, envpool_dm:ID or "
+        "MODULE:FACTORY.",
     )
     quantizer: str = setting("int8", "Number format of the actors' policy.")
     activations: str = setting(
@@ -56,7 +57,14 @@ class RunConfig:
     actor: str = setting(
         "engine", "Actor: engine (ours) or acme (Acme's own, on the learner)."
     )
-    num_actors: int = setting(2, "Actor processes.")
+    num_actors: int = setting(
+        2,
+        "Actor processes; 0: no processes, a run in one that --seed repeats to the "
+        "bit.",
+    )
+    envs_per_actor: int = setting(
+        1, "Environments that an actor steps together, with one policy call for all."
+    )
     max_actor_steps: int = setting(100_000, "Environment steps at which the run ends.")
     workdir: str = setting("", "Folder for everything that the run writes.")
     seed: int = setting(0, "Seed; every node derives its own from it.")

@@ -125,37 +125,47 @@ class EvaluatorNode:
 
     def set_courier_server(self, server: Any) -> None:
         """Serves nobody: no peer calls an evaluator."""
-        server.Unbind("run")
+        for method in ("close", "evaluate_if_due", "evaluate_last", "run"):
+            server.Unbind(method)
         loopback.start(server)
 
     def run(self) -> None:
         """Evaluates until the program ends."""
         stopping.serve_until_stopped(
-            self._work, close=self._logger.close, grace_s=self.FINAL_S + 1.0
+            self._work, close=self.close, grace_s=self.FINAL_S + 1.0
         )
+
+    def evaluate_if_due(self, stop: threading.Event) -> None:
+        """Evaluates the newest policy if it has learnt for long enough."""
+        steps = self._policies.update()
+        if steps >= self._due:
+            self._evaluate(steps, stop)
+            self._due = self._next(steps)
+
+    def evaluate_last(self, stop: threading.Event) -> None:
+        """Evaluates what has been learnt since the last evaluation."""
+        steps = self._policies.update()
+        if steps > self._evaluated:
+            self._evaluate(steps, stop)
+
+    def close(self) -> None:
+        """Closes the log."""
+        self._logger.close()
 
     def _work(self, stop: threading.Event) -> None:
         while not stop.wait(self.POLL_S):
-            steps = self._policies.update()
-            if steps >= self._due:
-                self._evaluate(steps, stop)
-                self._due = self._next(steps)
-        self._evaluate_last()
+            self.evaluate_if_due(stop)
+        # As far as FINAL_S seconds suffice.
+        over = threading.Event()
+        timer = threading.Timer(self.FINAL_S, over.set)
+        timer.start()
+        self.evaluate_last(over)
+        timer.cancel()
 
     def _next(self, steps: int) -> int:
         """Returns when to evaluate after `steps`; late ones are not made up for."""
         every = self._run.config.evaluate_every
         return steps - steps % every + every
-
-    def _evaluate_last(self) -> None:
-        """Evaluates what the run has learnt, as far as FINAL_S seconds suffice."""
-        over = threading.Event()
-        timer = threading.Timer(self.FINAL_S, over.set)
-        timer.start()
-        steps = self._policies.update()
-        if steps > self._evaluated:
-            self._evaluate(steps, over)
-        timer.cancel()
 
     def _evaluate(self, steps: int, stop: threading.Event) -> None:
         count = self._run.config.evaluation_episodes

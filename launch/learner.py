@@ -31,12 +31,12 @@ class LearnerNode:
           learner: is stepped.
           logger: of the learner, to be closed at the end.
           saver: saves the learner.
-          publication: of a learner that publishes by itself.
+          publication: of a learner that publishes by itself; an attribute of the node.
         """
         self._learner = learner
         self._logger = logger
         self._saver = saver
-        self._publication = publication
+        self.publication = publication
         if isinstance(learner, PublishingLearner):
             self.get_policy = learner.get_policy
             self.get_status = learner.get_status
@@ -52,23 +52,29 @@ class LearnerNode:
 
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
-        server.Unbind("run")
+        for method in ("close", "run", "step"):
+            server.Unbind(method)
         loopback.start(server)
 
     def run(self) -> None:
         """Learns until the program ends."""
         works = [self._learn]
-        if self._publication is not None:
-            works.append(self._publication.log)
-        stopping.serve_until_stopped(*works, close=self._close)
+        if self.publication is not None:
+            works.append(self.publication.log)
+        stopping.serve_until_stopped(*works, close=self.close)
 
-    def _close(self) -> None:
+    def step(self) -> None:
+        """Takes one learner step, and saves if it is time to."""
+        self._learner.step()
+        self._saver.after_step(self._learner.get_steps())
+
+    def close(self) -> None:
+        """Saves, and ends what the node writes."""
         self._saver.at_the_end(self._learner.get_steps())
         self._logger.close()
-        if self._publication is not None:
-            self._publication.close()
+        if self.publication is not None:
+            self.publication.close()
 
     def _learn(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._learner.step()
-            self._saver.after_step(self._learner.get_steps())
+            self.step()

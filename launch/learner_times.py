@@ -15,6 +15,7 @@ from acme.utils import loggers
 
 from acme_quant.data_wait import TimedBuilder
 from acme_quant.learner import ConsistentLearner
+from acme_quant.local_batches import LocalBuilder
 
 
 class LearnerTimes(loggers.Logger):
@@ -25,7 +26,10 @@ class LearnerTimes(loggers.Logger):
     """
 
     def __init__(
-        self, to: loggers.Logger, builder: TimedBuilder, every_s: float
+        self,
+        to: loggers.Logger,
+        builder: TimedBuilder | LocalBuilder,
+        every_s: float,
     ) -> None:
         """Passes a row to `to` every `every_s` seconds and drops the others."""
         self.learner: ConsistentLearner | None = None

@@ -7,15 +7,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent import futures
 from types import FrameType
-from typing import Any
+from typing import Any, Union
 
 import launchpad as lp
 
 from acme_quant import energy
 from acme_quant.launch import program as programs
-from acme_quant.launch import progress, summary
+from acme_quant.launch import progress, single, summary
 from acme_quant.launch.config import Run
 from acme_quant.launch.supervisor import STOP_S, Supervisor
 
@@ -63,13 +64,24 @@ class Threads:
         os._exit(1)
 
 
-class Watch:
-    """Asks the coordinator how far the run is, and shows it."""
+Nodes = Union[Supervisor, Threads, single.SingleProcess]
 
-    def __init__(self, run: Run, program: programs.Program, started: float) -> None:
-        """Connects to the coordinator of `program`."""
+
+class Watch:
+    """Asks how far the run is, and shows it."""
+
+    def __init__(
+        self, run: Run, ask: Callable[[], futures.Future], started: float
+    ) -> None:
+        """Initializes the watch.
+
+        Args:
+          run: the run's configuration.
+          ask: `Coordinator.get_status`, answered some time later.
+          started: time.time() at launch.
+        """
         self._run = run
-        self._coordinator = program.coordinator.dereference()
+        self._ask = ask
         self._started = started
         self._answer: Any = None
         self._progress = progress.Progress(start_steps=run.start.actor_steps)
@@ -83,7 +95,7 @@ class Watch:
         was stopped, must not keep the launcher from looking after the nodes.
         """
         if self._answer is None:
-            self._answer = self._coordinator.futures.get_status()
+            self._answer = self._ask()
         if not self._answer.done():
             return False
         answer, self._answer = self._answer, None
@@ -126,9 +138,13 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     """
     (run.workdir / "config.json").write_text(run.to_json())
     print(f"acme-quant: files in {run.workdir.resolve()}", flush=True)
-    program = programs.make_program(run, spec, graph, started)
-    own_processes = launch_type == "local_mp"
-    if own_processes:
+    own_processes = run.config.num_actors > 0 and launch_type == "local_mp"
+    program = None
+    if run.config.num_actors:
+        program = programs.make_program(run, spec, graph, started)
+    if program is None:
+        nodes = single.SingleProcess(run, spec, graph, started)
+    elif own_processes:
         logs = run.workdir / "logs"
         restarts = run.config.max_actor_restarts
         if run.config.actor_failures == "stop":
@@ -141,7 +157,8 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
         run.workdir / "energy.csv", run.config.country_iso_code, started=started
     )
     meter.start(nodes.pids)
-    watch = Watch(run, program, started)
+    ask = nodes.ask if program is None else _asking(program.coordinator)
+    watch = Watch(run, ask, started)
     code = _see_to_its_end(nodes, watch)
     result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
     print(summary.line(result), flush=True)
@@ -152,7 +169,13 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     return code
 
 
-def _see_to_its_end(nodes: Supervisor | Threads, watch: Watch) -> int:
+def _asking(coordinator: Any) -> Callable[[], futures.Future]:
+    """Returns a function that asks the coordinator and does not wait."""
+    client = coordinator.dereference()
+    return lambda: client.futures.get_status()
+
+
+def _see_to_its_end(nodes: Nodes, watch: Watch) -> int:
     """Watches until the steps are done, a node fails or a signal comes."""
     code, reason = 0, ""
     signals = _Signals(nodes)
@@ -182,7 +205,7 @@ class _Signals:
       ending: whether the run is ending already, for whatever reason.
     """
 
-    def __init__(self, nodes: Supervisor | Threads) -> None:
+    def __init__(self, nodes: Nodes) -> None:
         """Listens to nothing yet; `nodes` are killed when there is no time."""
         self._nodes = nodes
         self.ending = False

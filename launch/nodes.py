@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 COUNTER_PERIOD_S = 0.5
 
 
+def counter_period_s(run: Run) -> float:
+    """Returns how long a node counts by itself; in one process, not at all."""
+    return COUNTER_PERIOD_S if run.config.num_actors else -1.0
+
+
 def make_tables(run: Run, spec: Any) -> list[reverb.Table]:
     """Returns the replay tables of the agent."""
     builder = run.agent.make_acme_builder(run.agent_config)
@@ -53,34 +58,48 @@ def make_coordinator(counter: Any, max_actor_steps: int) -> Coordinator:
 
 
 def make_learner(
-    run: Run, spec: Any, graph: Any, replay: str, counter: Any, started: float
+    run: Run, spec: Any, graph: Any, replay: Any, counter: Any, started: float
 ) -> LearnerNode:
-    """Returns Acme's learner; with the publisher when that is colocated."""
+    """Returns Acme's learner; with the publisher when that is colocated.
+
+    Args:
+      run: the run's configuration.
+      spec: acme.specs.EnvironmentSpec of its environment.
+      graph: the lowered policy.
+      replay: the server's address; in one process, its LocalReplay.
+      counter: the run's RunCounter.
+      started: time.time() at launch.
+    """
     import functools
 
     import reverb
     import tensorflow as tf
     from acme.utils import counting
 
-    from acme_quant import data_wait
+    from acme_quant import data_wait, local_batches
     from acme_quant import learner as learners
     from acme_quant.launch import learner_state, learner_times, saving
     from acme_quant.launch.learner import LearnerNode
     from acme_quant.launch.replay_saver import ReplaySaver
 
     tf.random.set_seed(run.node_seed("learner"))
-    builder = data_wait.TimedBuilder(run.agent.make_acme_builder(run.agent_config))
+    builder = run.agent.make_acme_builder(run.agent_config)
+    single = not run.config.num_actors
+    if single:
+        builder = local_batches.LocalBuilder(builder, run.agent_config.batch_size)
+    else:
+        builder = data_wait.TimedBuilder(builder)
     logger = learner_times.LearnerTimes(
         make_logger(run.workdir, "learner", "learner_steps", started),
         builder,
         run.config.log_every_s,
     )
-    client = reverb.Client(replay)
+    client = replay if single else reverb.Client(replay)
     acme_learner = run.agent.make_learner(
         builder,
         run.agent.make_learner_networks(spec, run.agent_config),
         client,
-        counting.Counter(counter, "learner", time_delta=COUNTER_PERIOD_S),
+        counting.Counter(counter, "learner", time_delta=counter_period_s(run)),
         logger,
     )
     state = learner_state.LearnerState(acme_learner)
@@ -91,11 +110,12 @@ def make_learner(
         run, spec, state, policy, counter, replay_saver, started
     )
     steps = run.start.learner_steps
-    if not run.config.colocate_quantizer:
+    if not (single or run.config.colocate_quantizer):
         learner = logger.learner = learners.ConsistentLearner(acme_learner, steps)
         return LearnerNode(learner, logger, saver)
     publisher = functools.partial(_make_publisher, run, graph)
-    learner = learners.PublishingLearner(acme_learner, publisher, steps)
+    kind = learners.SequentialLearner if single else learners.PublishingLearner
+    learner = kind(acme_learner, publisher, steps)
     logger.learner = learner
     saver.policy_version = lambda: int(learner.get_status()["version"])
     return LearnerNode(learner, logger, saver, _make_publication(run, learner, started))
@@ -137,7 +157,7 @@ def _make_publisher(run: Run, graph: Any, learner: Any) -> PolicyPublisher:
         publish_period_s=config.publish_period_s or None,
         first_version=run.start.policy_version + 1,
         max_bad_policies=config.max_bad_policies,
-        stop=lp.stop_event(),
+        stop=lp.stop_event() if config.num_actors else None,
     )
 
 
@@ -151,6 +171,7 @@ def make_client(run: Run, quantizer: Any) -> QuantizedVariableClient:
         config.update_period,
         quantizer=config.quantizer if config.communication else None,
         activations=config.activations,
+        wait=not config.num_actors,
     )
     client.update_and_wait()
     return client
@@ -175,18 +196,34 @@ def make_actor(
     logger = make_logger(
         run.workdir, name, "actor_steps", started, run.config.log_every_s
     )
-    make = _engine_loop if run.config.actor == "engine" else _acme_loop
-    environment = life.watch(_make_environment(run, life.seed_name), run)
+    if run.config.envs_per_actor > 1:
+        make, environment = _vector_loop, _make_vector_environment(run, life.seed_name)
+    else:
+        make = _engine_loop if run.config.actor == "engine" else _acme_loop
+        environment = make_environment(run, life.seed_name)
+    environment = life.watch(environment, run)
     local = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
     loop = make(run, spec, index, policies, replay, environment, local, logger, life)
     return ActorNode(loop, logger.close, life)
 
 
-def _make_environment(run: Run, node: str) -> dm_env.Environment:
+def make_environment(run: Run, node: str) -> dm_env.Environment:
+    """Returns the environment of one node, with a seed of its own."""
     from acme_quant import environments
 
     return environments.make_environment(
         run.config.env, seed=run.node_seed(node), **run.environment_options
+    )
+
+
+def _make_vector_environment(run: Run, node: str) -> Any:
+    from acme_quant import vector_environment
+
+    return vector_environment.make_vector_environment(
+        run.config.env,
+        run.config.envs_per_actor,
+        seed=run.node_seed(node),
+        **run.environment_options,
     )
 
 
@@ -207,11 +244,44 @@ def _engine_loop(
     quantized = actor.QuantizedActor(
         make_client(run, quantizer),
         run.agent.exploration(spec, run.agent_config, index, run.config.num_actors),
-        adder=run.agent.make_adder(client, run.agent_config),
+        adder=run.agent.make_adders(client, run.agent_config)[0],
         seed=run.node_seed(f"noise_{index}"),
     )
     life.adopt(quantized)
     return environment_loop.EnvironmentLoop(environment, quantized, counter, logger)
+
+
+def _vector_loop(
+    run: Run,
+    spec: Any,
+    index: int,
+    quantizer: Any,
+    replay: str,
+    environment: Any,
+    counter: Any,
+    logger: Any,
+    life: Life,
+) -> Any:
+    from acme_quant import actor, environment_loop, replay_client
+
+    config, count = run.config, run.config.envs_per_actor
+    client = replay_client.ReplayClient(replay)
+    quantized = actor.QuantizedVectorActor(
+        make_client(run, quantizer),
+        [
+            # Noise is spread over all environments of all actors.
+            run.agent.exploration(
+                spec, run.agent_config, index * count + i, config.num_actors * count
+            )
+            for i in range(count)
+        ],
+        run.agent.make_adders(client, run.agent_config, count),
+        seed=run.node_seed(f"noise_{index}"),
+    )
+    life.adopt(quantized)
+    return environment_loop.VectorEnvironmentLoop(
+        environment, quantized, counter, logger
+    )
 
 
 def _acme_loop(
@@ -259,7 +329,7 @@ def make_evaluator(
     from acme_quant.launch import evaluation
     from acme_quant.launch.counter import EVALUATOR, Drawer
 
-    environment = _make_environment(run, "evaluator")
+    environment = make_environment(run, "evaluator")
     if run.config.actor == "engine":
         evaluated = evaluation.EnginePolicies(
             make_client(run, policies),
@@ -273,7 +343,7 @@ def make_evaluator(
         greedy = run.agent.greedy(spec)
         evaluated = evaluation.AcmePolicies(actor, policies, greedy)
     drawer = Drawer(counter, EVALUATOR)
-    counter = counting.Counter(counter, "evaluator", time_delta=COUNTER_PERIOD_S)
+    counter = counting.Counter(counter, "evaluator", time_delta=counter_period_s(run))
     return evaluation.EvaluatorNode(
         run, environment, evaluated, counter, drawer, started
     )

@@ -23,6 +23,12 @@ ENGINE_ONLY = (
     *("publish_period", "publish_period_s", "max_bad_policies", "evaluate_float32"),
 )
 
+# Settings of processes: they change nothing for a run that has one only.
+PROCESSES_ONLY = (
+    *("colocate_quantizer", "actor_failures", "max_actor_restarts"),
+    *("checkpoint_replay", "max_replay_checkpoint_mb"),
+)
+
 
 def parse(argv: Sequence[str]) -> tuple[Run, str]:
     """Returns the run that the command line describes, and how to launch it.
@@ -35,7 +41,13 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
       HelpRequested: for --help.
     """
     values = arguments.parse(argv, _define)
-    return run_config.from_flags(values), values.lp_launch_type
+    run, launch_type = run_config.from_flags(values), values.lp_launch_type
+    if not run.config.num_actors and launch_type != LAUNCH_TYPES[0]:
+        raise UsageError(
+            "--lp_launch_type would change nothing with --num_actors=0, which starts "
+            "nothing through Launchpad."
+        )
+    return run, launch_type
 
 
 def _define(values: flags.FlagValues) -> None:
@@ -70,6 +82,8 @@ def check(run: Run) -> Any:
       UsageError: with one sentence on the first thing that cannot be run.
     """
     _check_numbers(run)
+    if not run.config.num_actors:
+        _check_one_process(run.config)
     try:
         _check_formats(run)
         spec = environments.environment_spec(run.config.env, **run.environment_options)
@@ -81,7 +95,8 @@ def check(run: Run) -> Any:
 
 def _check_numbers(run: Run) -> None:
     least = {
-        "num_actors": 1,
+        "num_actors": 0,
+        "envs_per_actor": 1,
         "max_actor_steps": 1,
         "publish_period": 1,
         "publish_period_s": 0,
@@ -129,11 +144,37 @@ def _check_formats(run: Run) -> None:
             "expected --publish_period or --publish_period_s, got both: "
             f"{config.publish_period} learner steps and {config.publish_period_s} s."
         )
+    if config.actor == "acme" and config.envs_per_actor != 1:
+        raise UsageError(
+            "expected --envs_per_actor=1 with --actor=acme, whose actors step one "
+            f"environment, got {config.envs_per_actor}."
+        )
     for name in ENGINE_ONLY:
         if config.actor == "acme" and getattr(config, name) != getattr(default, name):
             raise UsageError(
                 f"--{name} would change nothing with --actor=acme, whose actors take "
                 "the learner's own variables."
+            )
+
+
+def _check_one_process(config: run_config.RunConfig) -> None:
+    default = run_config.RunConfig()
+    for name in PROCESSES_ONLY:
+        if getattr(config, name) != getattr(default, name):
+            raise UsageError(
+                f"--{name} would change nothing with --num_actors=0, whose learner, "
+                "replay and actor are one process."
+            )
+    for name, why in (
+        ("actor", "Acme's own actors are processes"),
+        ("envs_per_actor", "one process steps one environment"),
+        ("publish_period_s", "a run that repeats cannot go by the clock"),
+    ):
+        value = getattr(config, name)
+        if value != getattr(default, name):
+            raise UsageError(
+                f"expected --num_actors of at least 1 with --{name}={value}, got 0: "
+                f"{why}."
             )
 
 

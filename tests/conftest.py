@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-WHOLE_RUNS = ("test_faults", "test_runs")
+WHOLE_RUNS = ("test_faults", "test_runs", "test_single")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

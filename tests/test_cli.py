@@ -32,7 +32,7 @@ def refusal(workdir: pathlib.Path, *arguments: str) -> str:
         ("--env=gym:CartPole-v1", "continuous"),
         ("--no_such_flag=1", "no_such_flag"),
         ("--num_actors=two", "two"),
-        ("--num_actors=0", "num_actors"),
+        ("--num_actors=-1", "num_actors"),
         ("--actor=torch", "torch"),
         ("--activations=4bit", "4bit"),
         ("--communication=int8", "int8"),
@@ -62,6 +62,24 @@ def test_rate_that_reverb_would_refuse_is_refused(tmp_path: pathlib.Path) -> Non
 def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> None:
     text = refusal(tmp_path, "--actor=acme", "--quantizer=float16")
     assert "quantizer" in text and "acme" in text
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--actor=acme",
+        "--actor_failures=stop",
+        "--checkpoint_replay",
+        "--colocate_quantizer",
+        "--lp_launch_type=local_mt",
+        "--publish_period_s=2",
+    ],
+)
+def test_settings_of_processes_are_refused_for_a_run_in_one(
+    tmp_path: pathlib.Path, argument: str
+) -> None:
+    text = refusal(tmp_path, "--num_actors=0", argument)
+    assert argument.split("=")[0] in text and "--num_actors" in text
 
 
 def test_two_ways_to_time_publications_are_refused(tmp_path: pathlib.Path) -> None:

@@ -19,6 +19,9 @@ ROWS = [
     {
         "calls",
         "cpu_times",
+        "local_batches",
+        "local_replay",
+        "sum_tree",
         "csv_rows",
         "data_wait",
         "durable",

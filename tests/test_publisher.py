@@ -307,7 +307,7 @@ def test_5000_publications_leave_the_resident_size_flat() -> None:
 
     learner, stop = Learner(), threading.Event()
     node = PolicyPublisher(GRAPH, learner, "int8", publish_period=1, stop=stop)
-    node._poll()
+    node.poll()
     client = QuantizedVariableClient(node)
     factors = np.random.default_rng(0).uniform(0.5, 2, 5500).astype(np.float32)
     first_variables = learner.variables
@@ -316,7 +316,7 @@ def test_5000_publications_leave_the_resident_size_flat() -> None:
             before = resident_mb(), len(os.listdir("/proc/self/fd"))
         learner.variables = [variable * factor for variable in first_variables]
         learner.steps += 1
-        node._poll()
+        node.poll()
         client.update(wait=True)
     assert client.version == node.get_status()["version"] == 5501
     after = resident_mb(), len(os.listdir("/proc/self/fd"))

@@ -37,7 +37,7 @@ class Source:
 
     def publish(self) -> None:
         self.learner.step()
-        self.node._poll()
+        self.node.poll()
 
     def get_policy(self, newer_than: int, host: str) -> Any:
         self.questions.append((newer_than, host))
@@ -182,7 +182,7 @@ def test_staleness_grows_while_the_learner_goes_on_unpublished() -> None:
         client.update_and_wait()
         source.node._publish_period = 1000
         source.learner.step(40)
-        source.node._poll()
+        source.node.poll()
         client.update(wait=True)
         stale = client.staleness()
         assert (stale["versions"], stale["learner_steps"]) == (0, 40)

@@ -30,15 +30,35 @@ def train(
     small = SMALL
     if "--actor=acme" in flags:  # Acme's actors know no publication.
         small = [flag for flag in SMALL if "publish" not in flag]
-    command = [str(COMMAND), "train", f"--workdir={workdir}", *small, *flags]
-    return subprocess.run(
-        command,
+    process = start(workdir, *small, *flags)
+    return finish(process, timeout_s)
+
+
+def start(workdir: pathlib.Path, *flags: str) -> subprocess.Popen[str]:
+    """Starts `acme-quant train` with these flags."""
+    return subprocess.Popen(
+        [str(COMMAND), "train", f"--workdir={workdir}", *flags],
         cwd=ROOT / "tests",
         env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=timeout_s,
     )
+
+
+def finish(
+    process: subprocess.Popen[str], timeout_s: float = 240.0
+) -> subprocess.CompletedProcess[str]:
+    """Returns what came of a run; one that takes longer is killed.
+
+    Raises:
+      subprocess.TimeoutExpired: if it was.
+    """
+    try:
+        output, errors = process.communicate(timeout=timeout_s)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def rows(workdir: pathlib.Path, node: str) -> list[dict[str, str]]:
