@@ -104,12 +104,9 @@ def test_actor_is_updated_after_every_step_unless_told_not_to() -> None:
     assert parts["client"].updates == 0
 
 
-def test_stop_ends_an_endless_episode_and_its_steps_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(environment_loop, "COUNT_PERIOD_S", 0.05)
+def test_stop_ends_an_endless_episode_and_its_steps_are_counted() -> None:
     environment = loop_parts.CountingEnvironment(10**9)
-    loop, parts = make_loop(environment)
+    loop, parts = make_loop(environment, count_period_s=0.05)
     stop = threading.Event()
     thread = threading.Thread(target=loop.run, kwargs={"stop": stop})
     thread.start()
