@@ -71,6 +71,7 @@ def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> No
         "--actor_failures=stop",
         "--checkpoint_replay",
         "--colocate_quantizer",
+        "--envs_per_actor=2",
         "--lp_launch_type=local_mt",
         "--publish_period_s=2",
     ],
