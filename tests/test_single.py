@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import signal
 import subprocess
@@ -108,13 +107,11 @@ def test_a_seed_repeats_the_policy_that_acts(runs: list[pathlib.Path]) -> None:
     assert one[HEADER.size :] == two[HEADER.size :]
 
 
+@pytest.mark.parametrize("runs", ["dqn"], indirect=True)
 def test_another_seed_differs_and_an_interrupted_run_goes_on(
     runs: list[pathlib.Path], tmp_path: pathlib.Path
 ) -> None:
-    agent = json.loads((runs[0] / "config.json").read_text())["agent"]
-    if agent != "dqn":
-        pytest.skip("one agent is enough")
-    process = start(tmp_path, agent, "--seed=4", "--max_actor_steps=1000000")
+    process = start(tmp_path, "dqn", "--seed=4", "--max_actor_steps=1000000")
     wait_for_rows(tmp_path, "evaluator", process)
     process.send_signal(signal.SIGINT)
     done = whole_run.finish(process, timeout_s=60.0)
@@ -123,7 +120,7 @@ def test_another_seed_differs_and_an_interrupted_run_goes_on(
     assert rows(tmp_path, "learner")[: len(theirs)] != theirs
     before = last_checkpoint(tmp_path)[0].facts["counts"]["actor_steps"]
     assert before > 100
-    train(tmp_path, agent, "--seed=4", f"--max_actor_steps={before + 10}")
+    train(tmp_path, "dqn", "--seed=4", f"--max_actor_steps={before + 10}")
     assert last_checkpoint(tmp_path)[0].facts["counts"]["actor_steps"] == before + 10
 
 
