@@ -84,6 +84,21 @@ def test_batches_beyond_one_block_are_exact(isa: str, weight_format: str) -> Non
 
 
 @ISAS
+@pytest.mark.parametrize("inputs", [512, 513, 544, 545, 576, 577, 1024, 2049, 4096])
+@pytest.mark.parametrize("extreme", [False, True])
+def test_many_long_rows_are_exact(isa: str, inputs: int, extreme: bool) -> None:
+    for rows, outputs in ((16, 5), (17, 4), (33, 9)):
+        rng = np.random.default_rng([rows, inputs])
+        built = programs.linear(rng, inputs, outputs, "int8")
+        x = programs.observations(rng, rows, inputs)
+        if extreme:
+            x = np.sign(x) * np.float32(3)
+            codes = built.tensors[built.ops[0]["weight"]]
+            codes[:, :inputs] = np.where(codes[:, :inputs] < 0, -127, 127)
+        np.testing.assert_array_equal(built.run(x, isa), built.expected(x))
+
+
+@ISAS
 def test_zero_row_maps_to_the_bias(isa: str) -> None:
     built = programs.linear(np.random.default_rng(0), 40, 7)
     out = built.run(np.zeros((2, 40), np.float32), isa)

@@ -1,7 +1,8 @@
 /* The kernels for x86-64 CPUs with AVX2, FMA and F16C.
  *
- * avx2_vector.h has the products of one row, avx2_rows.h and avx2_panels.h those of
- * several; all of them sum in int32 what vpmaddwd makes of int16 codes.
+ * avx2_vector.h has the products of one row, avx2_rows.h those of several,
+ * avx2_panels.h of many short and avx2_pairs.h of many long ones; all of them sum in
+ * int32 what vpmaddwd makes of int16 codes.
  *
  * Codes of inputs are int16 whatever their range: eight-bit ones would allow
  * vpmaddubsw, twice as many products an instruction, but its weights must first take
@@ -27,6 +28,7 @@
 #include "avx2_columns.h"
 #include "avx2_crc32c.h"
 #include "avx2_panels.h"
+#include "avx2_pairs.h"
 #include "avx2_rows.h"
 #include "avx2_vector.h"
 #include "codes.h"
@@ -35,18 +37,27 @@
 PRODUCT_OF_PANELS(panels_int8, int8_t, widen_chunk_int8, s.inputs)
 PRODUCT_OF_PANELS(panels_int4, uint8_t, widen_chunk_int4, s.inputs / 2)
 
-#define PRODUCT_OF_INTEGERS(format, weight) \
-  static void product_##format(const weight *w, const int16_t *x, product_shape s, \
-                               int32_t *y) { \
-    if (s.rows == 1) \
-      vector_##format(w, x, s, y); \
-    else if (panels_pay(s)) \
-      panels_##format(w, x, s, y); \
-    else \
-      rows_##format(w, x, s, y); \
-  }
-PRODUCT_OF_INTEGERS(int8, int8_t)
-PRODUCT_OF_INTEGERS(int4, uint8_t)
+static void product_int8(const int8_t *w, const int16_t *x, product_shape s,
+                         int32_t *y) {
+  if (s.rows == 1)
+    vector_int8(w, x, s, y);
+  else if (panels_pay(s))
+    panels_int8(w, x, s, y);
+  else if (pairs_pay(s))
+    pairs_int8(w, x, s, y);
+  else
+    rows_int8(w, x, s, y);
+}
+
+static void product_int4(const uint8_t *w, const int16_t *x, product_shape s,
+                         int32_t *y) {
+  if (s.rows == 1)
+    vector_int4(w, x, s, y);
+  else if (panels_pay(s))
+    panels_int4(w, x, s, y);
+  else
+    rows_int4(w, x, s, y);
+}
 
 #define PRODUCT_OF_FLOATS(format, weight) \
   static void product_##format(const weight *w, const float *x, product_shape s, \

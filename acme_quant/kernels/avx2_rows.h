@@ -7,10 +7,11 @@
 #include "avx2_sums.h"
 #include "kernels.h"
 
-/* The gap spreads the four widened rows evenly over the sets of the cache, a quarter
- * of a way (4 KB) apart. With rows 32 bytes off a multiple of 4 KB, products of 8 and
- * 32 rows at 2048 inputs ran at 54..64 and 72 billion a second; so at 66 and 75. */
-enum { CHUNK_BYTES = 2048, CODES_CHUNK = 2048, CODES_GAP = 544 };
+/* A gap spreads the four widened rows evenly over the sets of the cache, a quarter of
+ * a way (4 KB) apart. With rows 32 bytes off a multiple of 4 KB, products of 8 and 32
+ * rows at 2048 inputs ran at 54..64 and 72 billion a second; so at 66 and 75. */
+enum { CHUNK_BYTES = 2048, CODES_CHUNK = 2048 };
+enum { WIDE_LENGTH = CODES_CHUNK + 544 };
 
 /* Widens a chunk of a weight row of `length` elements. */
 LANES_INLINE void widen_chunk_int8(const int8_t *w, int64_t width, int64_t length,
@@ -121,7 +122,7 @@ BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32
   WIDENING_COLUMN(2, at, wide_at) WIDENING_COLUMN(3, at, wide_at)
 
 LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
-                               int16_t wide[COLUMNS][CODES_CHUNK + CODES_GAP],
+                               int16_t wide[COLUMNS][WIDE_LENGTH],
                                const int8_t *ahead, const int16_t *x,
                                product_shape s, int64_t width, int64_t left, bool first,
                                int32_t *y) {
@@ -150,7 +151,7 @@ LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
 
 static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
                       int32_t *y) {
-  _Alignas(32) int16_t wide[COLUMNS][CODES_CHUNK + CODES_GAP];
+  _Alignas(32) int16_t wide[COLUMNS][WIDE_LENGTH];
   const int16_t *w[COLUMNS] = {wide[0], wide[1], wide[2], wide[3]};
   for (int64_t k = 0; k < s.inputs; k += CODES_CHUNK)
     for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
