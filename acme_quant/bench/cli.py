@@ -10,6 +10,7 @@ BENCHES = {
     "policy": "one policy call against ONNX Runtime, TFLite and Acme's actor",
     "publish": "from the learner's variables to an actor's first action",
     "actor": "an actor's whole loop against Acme's own",
+    "adder": "an n-step adder against Acme's and against Reverb's writer",
 }
 
 
