@@ -39,7 +39,7 @@ FIELDS = (
     *(f"kwh_{role}" for role in ROLES),
 )
 # CPU times are read often enough that a node which dies takes little with it.
-SAMPLE_S = 5.0
+SAMPLE_S = 1.0
 FLUSH_S = 20.0
 # An unreadable file system or a hanging driver must not keep a run from ending.
 STOP_TIMEOUT_S = 10.0
@@ -134,6 +134,8 @@ class EnergyMeter:
         try:
             self._open()
             source, cpu_times = _Codecarbon(self._country), CpuTimes()
+            # What the nodes used while codecarbon was imported is not metered.
+            cpu_times.sample(pids())
             next_flush_s = time.monotonic()
             while not self._stop.wait(min(SAMPLE_S, self._flush_s)):
                 cpu_times.sample(pids())

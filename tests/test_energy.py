@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -154,6 +155,18 @@ def test_process_older_than_the_meter_is_counted_from_then_on() -> None:
     times = cpu_times.CpuTimes()
     times.sample({"learner": 1})
     assert times._seconds["learner", 1] == 0.0
+
+
+def test_nodes_are_looked_at_before_the_first_interval(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else all that they use until its end would count as other programs'.
+    monkeypatch.setattr(energy, "SAMPLE_S", 60.0)
+    asked = threading.Event()
+    meter = energy.EnergyMeter(tmp_path / "energy.csv", flush_s=60.0)
+    meter.start(lambda: asked.set() or {})
+    assert asked.wait(20.0)
+    meter.stop()
 
 
 def test_codecarbon_is_silent_and_leaves_no_trace(
