@@ -44,11 +44,32 @@ def test_ataris_network_has_one_size() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["--arms=torch", "--actors=0", "--seconds=0", "--hidden=x", "--nosuch=1"]
+    "wrong, words",
+    [
+        ("--arms=torch", "got 'torch'"),
+        ("--arms=", "arms must be of acme,float32,int8"),
+        ("--actors=0", "actors must be whole numbers above zero, got '0'"),
+        ("--seconds=0", "seconds must be positive"),
+        ("--hidden=256,x", "hidden must be whole numbers above zero, got 'x'"),
+        ("--envs_per_actor=", "envs_per_actor must be whole numbers above zero"),
+        ("--envs_per_actor=-1", "envs_per_actor must be whole numbers above zero"),
+        ("--nosuch=1", "nosuch"),
+        ("more", "expected flags alone, got 'more'"),
+        ("--tasks=", "expected a task at least"),
+        ("--tasks=gym:CartPole-v1,humanoid_stand", "unknown environment"),
+        ("--tasks=dm_control:humanoid:sit", "dm_control has no task 'humanoid:sit'"),
+    ],
 )
-def test_wrong_flags_are_refused(wrong: str, capsys: pytest.CaptureFixture) -> None:
+def test_wrong_flags_are_refused_before_a_process_starts(
+    wrong: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.delattr(actor, "Host")
     assert actor.main(["bench actor", wrong]) == 2
-    assert "bench actor:" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith("bench actor: ") and words in printed
 
 
 def test_ratio_is_against_acmes_row_of_the_same_setting() -> None:
@@ -63,9 +84,21 @@ def test_a_steps_promised_ratio_is_told(capsys: pytest.CaptureFixture) -> None:
     actor.print_targets([row("acme", 100.0), row("int8", 450.0), row("float32", 350.0)])
     printed = capsys.readouterr().out.splitlines()
     assert "step of float32 / acme  0.286  at most 0.250  MISSED" in printed[0]
-    assert "step of int8 / acme  0.222  at most 0.250  ok" in printed[1]
-    actor.print_targets([row("int8", 450.0)])
+    assert "step of int8 / acme  0.222  at most 0.167  MISSED" in printed[1]
+    assert len(printed) == 3
+    actor.print_targets([row("acme", 100.0), row("int8", 700.0)])
+    assert "at most 0.167  ok" in capsys.readouterr().out
+    actor.print_targets([row("float32", 450.0)])
     assert capsys.readouterr().out == ""
+
+
+def test_share_of_updates_is_told_of_int8(capsys: pytest.CaptureFixture) -> None:
+    ours = dataclasses.replace(row("int8", 450.0), us_step=100.0, us_update=2.5)
+    slow = dataclasses.replace(ours, us_update=3.5)
+    actor.print_targets([ours, slow, dataclasses.replace(ours, arm="float32")])
+    first, second = capsys.readouterr().out.splitlines()
+    assert "update / a step of int8  0.025  at most 0.030  ok" in first
+    assert "update / a step of int8  0.035  at most 0.030  MISSED" in second
 
 
 def test_speeds_add_up_and_times_are_means() -> None:

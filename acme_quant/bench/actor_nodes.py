@@ -175,12 +175,20 @@ def spec_of(plan: Plan) -> Any:
     return specs.make_environment_spec(make_environment(plan, 0))
 
 
+def import_quietly() -> None:
+    """Silences TensorFlow, and the old gym, which Acme and EnvPool import."""
+    import gym_notices.notices
+
+    gym_notices.notices.notices.clear()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
 def host(plans: list[Plan], folder: str, pipe: Any) -> None:
     """Writes the policies and serves replay.
 
     Answers every message with {table: items received} and its processor time.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import_quietly()
     import reverb
     from acme.adders import reverb as adders
 
@@ -219,6 +227,7 @@ def act(
 ) -> None:
     """Acts in one actor's process, while a thread of it watches."""
     started = time.time() - _age_s()
+    import_quietly()
     make = _acme_loop if plan.arm == ACME else _engine_loop
     loop = make(plan, index, address, folder)
     stop = threading.Event()
@@ -362,7 +371,6 @@ class _EngineLoop:
 def _acme_loop(plan: Plan, index: int, address: str, folder: str) -> _AcmeLoop:
     """Makes Acme's own actor, as its distributed agents do."""
     del folder
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import reverb
     from acme import specs
     from acme.adders import reverb as adders
