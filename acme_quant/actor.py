@@ -15,7 +15,7 @@ import numpy as np
 from acme import core, types
 from acme.adders import base
 
-from acme_quant.timing import ADDER, EXPLORATION, INFERENCE, UPDATE, StageClock
+from acme_quant.timing import EXPLORATION, INFERENCE, StageClock
 
 # Makes the action from the policy's output (float32 [W]) and the actor's generator.
 Exploration = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -68,7 +68,7 @@ class QuantizedActor(core.Actor):
 
     Attributes:
       client: the variable client whose `policy` acts.
-      clock: told which stage the actor's time belongs to.
+      clock: told which part of an action's time was inference, which exploration.
     """
 
     def __init__(
@@ -112,7 +112,6 @@ class QuantizedActor(core.Actor):
         """Records the first timestep of an episode."""
         if self._adder is not None:
             self._adder.add_first(timestep)
-            self.clock.lap(ADDER)
 
     def observe(
         self, action: types.NestedArray, next_timestep: dm_env.TimeStep
@@ -120,12 +119,10 @@ class QuantizedActor(core.Actor):
         """Records an action and the timestep that followed."""
         if self._adder is not None:
             self._adder.add(action, next_timestep)
-            self.clock.lap(ADDER)
 
     def update(self, wait: bool = False) -> None:
         """Swaps a newer policy in if there is one; `wait` blocks until there is."""
         self.client.update(wait)
-        self.clock.lap(UPDATE)
 
     def close(self) -> None:
         """Ends the adder's stream."""
@@ -146,7 +143,7 @@ class QuantizedVectorActor:
 
     Attributes:
       client: the variable client whose `policy` acts.
-      clock: told which stage the actor's time belongs to.
+      clock: told which part of an action's time was inference, which exploration.
     """
 
     def __init__(
@@ -222,7 +219,6 @@ class QuantizedVectorActor:
                 adder.add_first(timestep)
             else:
                 adder.add(actions[i], timestep)
-        self.clock.lap(ADDER)
 
     def update(self, wait: bool = False, steps: int = 1) -> None:
         """Swaps a newer policy in if there is one, after `steps` environment steps.
@@ -232,7 +228,6 @@ class QuantizedVectorActor:
         """
         for _ in range(steps):
             self.client.update(wait)
-        self.clock.lap(UPDATE)
 
     def close(self) -> None:
         """Ends the adders' streams."""

@@ -37,7 +37,12 @@ _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 class _Record:
-    """Counts steps, episodes and failures, and logs what became of each episode."""
+    """Counts steps, episodes and failures, and logs what became of each episode.
+
+    Attributes:
+      steps: environment steps taken; a loop adds them up.
+      next_count: reading of `time.perf_counter` at which they must be passed on.
+    """
 
     def __init__(
         self,
@@ -48,31 +53,24 @@ class _Record:
         label: str,
         count_period_s: float,
     ) -> None:
-        self._actor = actor
+        self._client = getattr(actor, "client", None)
         self._clock = clock
         self._counter = counter or counting.Counter()
         self._logger = logger or loggers.make_default_logger(label)
-        self._pending = 0
         self._count_period_s = count_period_s
-        self._next_count = time.perf_counter() + count_period_s
-        # What the clock and the steps stood at when the last episode was logged.
+        self.next_count = time.perf_counter() + count_period_s
+        self.steps = self._counted_steps = self._logged_steps = 0
+        # What the clock stood at when the last episode was logged.
         self._seconds = list(clock.seconds)
-        self._steps = self._logged_steps = 0
         self._failures = 0  # Since the last whole episode.
-
-    def step(self, steps: int, now: float) -> None:
-        """Notes steps taken until `now`; counts them if it is time."""
-        self._pending += steps
-        self._steps += steps
-        if now >= self._next_count:
-            self.count()
 
     def count(self, **counts: int) -> dict[str, Any]:
         """Passes on the pending steps and `counts`; returns all counts."""
-        if self._pending or counts:
-            counts["steps"] = self._pending
-        self._pending = 0
-        self._next_count = time.perf_counter() + self._count_period_s
+        pending = self.steps - self._counted_steps
+        if pending or counts:
+            counts["steps"] = pending
+        self._counted_steps = self.steps
+        self.next_count = time.perf_counter() + self._count_period_s
         return self._counter.increment(**counts) if counts else {}
 
     def failure(self, error: EpisodeFailed) -> None:
@@ -91,24 +89,20 @@ class _Record:
             "episode_length": length,
             "episode_return": total,
             "steps_per_second": length / max(time.perf_counter() - start, 1e-9),
-            **self._policy(),
-            **self._clock.per_step(self._steps - self._logged_steps, self._seconds),
-            **counts,
         }
-        self._seconds, self._logged_steps = list(self._clock.seconds), self._steps
+        if self._client is not None:
+            result["policy_version"] = self._client.version
+            for key, value in self._client.staleness().items():
+                result[f"staleness_{key}"] = value
+        steps = self.steps - self._logged_steps
+        result.update(self._clock.per_step(steps, self._seconds))
+        result.update(counts)
+        self._seconds, self._logged_steps = list(self._clock.seconds), self.steps
         return result
 
     def write(self, result: dict[str, Any]) -> None:
         """Logs a result."""
         self._logger.write(result)
-
-    def _policy(self) -> dict[str, float]:
-        """Returns version and staleness of the policy, of actors that know them."""
-        client = getattr(self._actor, "client", None)
-        if client is None:
-            return {}
-        staleness = {f"staleness_{k}": v for k, v in client.staleness().items()}
-        return {"policy_version": client.version, **staleness}
 
 
 class _Loop(core.Worker):
@@ -199,24 +193,28 @@ class EnvironmentLoop(_Loop):
         environment, actor, clock = self._environment, self._actor, self.clock
         record, stop, update = self._record, self._stop, self._should_update
         start = time.perf_counter()
-        length, total = 0, 0.0
+        length, total = 0, np.float64(0)  # To a Python float, adding a reward is slow.
         timestep = environment.reset()
         clock.lap(ENVIRONMENT)
         actor.observe_first(timestep)
         clock.lap(ADDER)
-        while not timestep.last() and not stop.is_set():
+        # timestep.last() costs a look-up in an enum, as long as the rest of this.
+        while timestep.step_type != _LAST and not stop.is_set():
+            clock.lap(LOOP)
             action = actor.select_action(timestep.observation)
             clock.lap(INFERENCE)
             timestep = environment.step(action)
             clock.lap(ENVIRONMENT)
             actor.observe(action, next_timestep=timestep)
-            clock.lap(ADDER)
+            now = clock.lap(ADDER)
             if update:
                 actor.update()
-                clock.lap(UPDATE)
+                now = clock.lap(UPDATE)
             length += 1
             total = total + timestep.reward
-            record.step(1, clock.lap(LOOP))
+            record.steps += 1
+            if now >= record.next_count:
+                record.count()
         if not timestep.last():
             return {"episode_length": length}
         return record.episode(length, total, start)
@@ -242,26 +240,32 @@ class VectorEnvironmentLoop(_Loop):
 
     def _run(self, enough: Callable[[int, int], bool]) -> None:
         environment, actor, clock = self._environment, self._actor, self.clock
+        record = self._record
         episodes = _Episodes(environment.num_envs)
         batch = environment.reset()
         clock.lap(ENVIRONMENT)
         actor.observe(None, split(batch))
+        clock.lap(ADDER)
         live = batch.step_type != _LAST
         while not self._stop.is_set() and not enough(episodes.done, episodes.steps):
             actions = actor.select_actions(batch.observation, live)
             batch = environment.step(actions)
             clock.lap(ENVIRONMENT)
             actor.observe(actions, split(batch))
+            clock.lap(ADDER)
             for error in environment.take_failures():
-                self._record.failure(error)
+                record.failure(error)
             stepped = batch.step_type != _FIRST
             steps = int(stepped.sum())
+            clock.lap(LOOP)
             if self._should_update:
                 actor.update(steps=steps)
-            self._record.step(steps, clock.lap(LOOP))
+            record.steps += steps
+            if clock.lap(UPDATE) >= record.next_count:
+                record.count()
             live = batch.step_type != _LAST
             for finished in episodes.advance(batch, stepped, live):
-                self._record.write(self._record.episode(*finished))
+                record.write(record.episode(*finished))
             clock.lap(LOOP)
 
 

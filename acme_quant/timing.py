@@ -1,12 +1,12 @@
 """Where an actor's time goes: a clock that is read once between two stages.
 
 Every moment belongs to exactly one stage, so the stages sum to the loop's wall time.
-A reading costs some 0.1 us; six of them in a step are far below 1 % of it.
+A reading costs 0.2 to 0.5 us; who is called by a loop leaves the last one to it.
 """
 
 from __future__ import annotations
 
-import time
+from time import perf_counter
 
 STAGES = (
     "environment",  # physics, rendering, observation wrappers
@@ -18,6 +18,7 @@ STAGES = (
     "loop",  # returns, counters, logging, timing itself
 )
 (ENVIRONMENT, INFERENCE, EXPLORATION, ADDER, UPDATE, WAITING, LOOP) = range(len(STAGES))
+_KEYS = tuple(f"us_{stage}" for stage in STAGES)
 
 
 class StageClock:
@@ -30,18 +31,20 @@ class StageClock:
       seconds: list of float, total per stage, in the order of STAGES.
     """
 
+    __slots__ = ("seconds", "_last")
+
     def __init__(self) -> None:
         """Starts the clock."""
         self.seconds = [0.0] * len(STAGES)
-        self._last = time.perf_counter()
+        self._last = perf_counter()
 
     def restart(self) -> None:
         """Gives the time since the last reading to nobody."""
-        self._last = time.perf_counter()
+        self._last = perf_counter()
 
     def lap(self, stage: int) -> float:
         """Gives the time since the last reading to `stage`; returns the reading."""
-        now = time.perf_counter()
+        now = perf_counter()
         self.seconds[stage] += now - self._last
         self._last = now
         return now
@@ -60,6 +63,6 @@ class StageClock:
         before = since or [0.0] * len(STAGES)
         scale = 1e6 / max(steps, 1)
         return {
-            f"us_{stage}": (now - then) * scale
-            for stage, now, then in zip(STAGES, self.seconds, before)
+            key: (now - then) * scale
+            for key, now, then in zip(_KEYS, self.seconds, before)
         }

@@ -51,6 +51,7 @@ def make_vector_loop(
         actor,
         parts["counter"],
         parts["logger"],
+        **options,
     )
     return loop, parts
 
@@ -164,6 +165,47 @@ def test_stages_sum_to_the_time_of_the_loop() -> None:
     loop.run(num_episodes=5)
     elapsed = time.perf_counter() - start
     assert 0.9 * elapsed < loop.clock.total() <= elapsed
+
+
+def _slow(owner: object, method: str) -> list[float]:
+    """Lets a method of `owner` take 3 ms more; returns where it notes its times."""
+    fast, times = getattr(owner, method), []
+
+    def slow(*args: object, **kwargs: object) -> object:
+        start = time.perf_counter()
+        time.sleep(0.003)
+        result = fast(*args, **kwargs)
+        times.append(time.perf_counter() - start)
+        return result
+
+    setattr(owner, method, slow)
+    return times
+
+
+@pytest.mark.parametrize("vector", [False, True])
+@pytest.mark.parametrize(
+    "part, method, stage",
+    [
+        ("environment", "step", timing.ENVIRONMENT),
+        ("adder", "add", timing.ADDER),
+        ("client", "update", timing.UPDATE),
+        ("counter", "increment", timing.LOOP),
+        ("logger", "write", timing.LOOP),
+    ],
+)
+def test_time_of_each_part_goes_to_its_stage(
+    part: str, method: str, stage: int, vector: bool
+) -> None:
+    environment = loop_parts.CountingEnvironment(4)
+    if vector:
+        loop, parts = make_vector_loop([environment], count_period_s=0)
+        parts["adder"] = parts["adders"][0]
+    else:
+        loop, parts = make_loop(environment, count_period_s=0)
+    times = _slow({"environment": environment, **parts}[part], method)
+    loop.run(num_episodes=8)
+    assert len(times) >= 8
+    assert loop.clock.seconds[stage] >= sum(times)
 
 
 def test_one_environment_in_a_vector_does_as_the_plain_loop() -> None:
