@@ -21,9 +21,11 @@ does not know. Loading is that check and a pointer swap; no tensor is copied.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
+import mmap
 import struct
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -35,6 +37,7 @@ from acme_quant import kernels
 MAGIC = b"ACMEQNT1"
 FORMAT_VERSION = 1
 ALIGNMENT = 64
+HUGE_PAGE = 1 << 21
 HEADER = struct.Struct("<8sIIQQQd12sI")
 CHECKSUM_AT = HEADER.size - 4
 
@@ -132,6 +135,14 @@ def aligned(offset: int) -> int:
 
 def aligned_buffer(nbytes: int) -> memoryview:
     """Returns a zeroed, writable buffer that starts at a multiple of `ALIGNMENT`."""
+    # Millions of weights on small pages are more than a CPU's page table cache holds:
+    # batches of 1, 8 and 32 at 3x2048 took 8, 5 and 4 % more time. (np.empty asks for
+    # huge pages as well, np.zeros does not.)
+    if nbytes >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        pages = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError):  # A kernel without them.
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        return memoryview(pages)
     room = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     return memoryview(room)[start : start + nbytes]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import struct
+import sys
 from typing import Any
 
 import hypothesis
@@ -108,6 +110,34 @@ def test_an_unaligned_buffer_is_copied() -> None:
     decoded = payload.decode(shifted)
     assert decoded.tensors()[0].ctypes.data % 16 == 0
     assert bytes(decoded.buffer) == GOOD
+
+
+@pytest.mark.parametrize("nbytes", [64, payload.HUGE_PAGE, payload.HUGE_PAGE + 64])
+def test_a_buffer_is_zero_aligned_and_of_the_size_asked_for(nbytes: int) -> None:
+    buffer = payload.aligned_buffer(nbytes)
+    array = np.frombuffer(buffer, np.uint8)
+    assert buffer.nbytes == nbytes and not buffer.readonly and not array.any()
+    assert array.ctypes.data % payload.ALIGNMENT == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="huge pages are asked of Linux")
+def test_a_large_buffer_asks_for_huge_pages() -> None:
+    buffer = payload.aligned_buffer(4 * payload.HUGE_PAGE)
+    address = np.frombuffer(buffer, np.uint8).ctypes.data
+    assert "hg" in memory_flags(address)
+
+
+def memory_flags(address: int) -> list[str]:
+    """Returns the kernel's flags of the mapping that holds `address`."""
+    inside = False
+    for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first and not first.endswith(":"):
+            start, end = (int(part, 16) for part in first.split("-"))
+            inside = start <= address < end
+        elif inside and first == "VmFlags:":
+            return rest
+    raise LookupError(f"no mapping holds {address:x}")
 
 
 def test_another_format_version_is_named_with_the_expected_one() -> None:
