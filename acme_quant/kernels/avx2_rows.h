@@ -47,7 +47,8 @@ LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, int64_t 
  * The loop of two rows is written in assembly: it starts as many instructions as the
  * CPU can take, so that the copies and spills which compilers add to it cost a third
  * of its speed. Per 32 bytes of each row: two loads of inputs, four of weights, eight
- * products and sums. */
+ * products and sums. Meanwhile it asks for as many bytes from `ahead` on as a row of
+ * inputs has: the next group of weights comes in while there is little else to load. */
 #define INTEGER_COLUMN(n, at) \
   "vmovdqu " at "(%[w" #n "],%[k]), %[v]\n\t" \
   "vpmaddwd %[v], %[x0], %[t]\n\t" \
@@ -67,12 +68,13 @@ LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, int64_t 
               four, put) \
   LANES_INLINE void name##_two(const element *const w[COLUMNS], const element *x, \
                                product_shape s, int64_t width, int64_t left, \
-                               bool first, output *y) { \
+                               bool first, const void *ahead, output *y) { \
     vector a0 = zero, a1 = a0, a2 = a0, a3 = a0, b0 = a0, b1 = a0, b2 = a0, b3 = a0; \
     vector x0, x1, v, t; \
     int64_t k = 0, bytes = width * (int64_t)sizeof(element); /* a multiple of 64 */ \
     __asm__ volatile( \
-        ".p2align 4\n1:\n\t" STEP(column, "") STEP(column, "32") \
+        ".p2align 4\n1:\n\t" \
+        "prefetcht0 (%[ahead],%[k])\n\t" STEP(column, "") STEP(column, "32") \
         "add $64, %[k]\n\t" \
         "cmp %[bytes], %[k]\n\t" \
         "jl 1b" \
@@ -80,7 +82,7 @@ LANES_INLINE void widen_chunk_float16(const uint16_t *w, int64_t width, int64_t 
           [b0] "+x"(b0), [b1] "+x"(b1), [b2] "+x"(b2), [b3] "+x"(b3), \
           [x0] "=&x"(x0), [x1] "=&x"(x1), [v] "=&x"(v), [t] "=&x"(t), [k] "+&r"(k) \
         : [x] "r"(x), [next] "r"(x + s.x_stride), [w0] "r"(w[0]), [w1] "r"(w[1]), \
-          [w2] "r"(w[2]), [w3] "r"(w[3]), [bytes] "r"(bytes) \
+          [w2] "r"(w[2]), [w3] "r"(w[3]), [bytes] "r"(bytes), [ahead] "r"(ahead) \
         : "memory", "cc"); \
     put(y, left, first, four(a0, a1, a2, a3)); \
     put(y + s.y_stride, left, first, four(b0, b1, b2, b3)); \
@@ -122,8 +124,7 @@ BLOCK(block_float, float, float, __m256, _mm256_setzero_ps(), LANES, get_float32
   WIDENING_COLUMN(2, at, wide_at) WIDENING_COLUMN(3, at, wide_at)
 
 LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
-                               int16_t wide[COLUMNS][WIDE_LENGTH],
-                               const int8_t *ahead, const int16_t *x,
+                               int16_t wide[COLUMNS][WIDE_LENGTH], const int16_t *x,
                                product_shape s, int64_t width, int64_t left, bool first,
                                int32_t *y) {
   __m256i a0 = _mm256_setzero_si256(), a1 = a0, a2 = a0, a3 = a0;
@@ -131,16 +132,12 @@ LANES_INLINE void widening_two(const int8_t *const w[COLUMNS],
   int64_t k = 0;
   __asm__ volatile(
       ".p2align 4\n1:\n\t"
-      "prefetcht0 (%[ahead])\n\t"
-      "prefetcht0 64(%[ahead])\n\t"
       WIDENING_STEP("0", "0") WIDENING_STEP("16", "32")
-      "sub $-128, %[ahead]\n\t"
       "add $32, %[k]\n\t"
       "cmp %[width], %[k]\n\t"
       "jl 1b"
       : [a0] "+x"(a0), [a1] "+x"(a1), [a2] "+x"(a2), [a3] "+x"(a3), [b0] "+x"(b0),
-        [b1] "+x"(b1), [b2] "+x"(b2), [b3] "+x"(b3), [k] "+&r"(k),
-        [ahead] "+&r"(ahead)
+        [b1] "+x"(b1), [b2] "+x"(b2), [b3] "+x"(b3), [k] "+&r"(k)
       : [x] "r"(x), [next] "r"(x + s.x_stride), [w0] "r"(w[0]), [w1] "r"(w[1]),
         [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide), [width] "r"(width),
         [row] "i"(sizeof *wide)
@@ -160,12 +157,13 @@ static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
       const int8_t *group = weights + n * s.inputs, *source[COLUMNS];
       for (int c = 0; c < COLUMNS; c++)
         source[c] = ROW_OF(group, c, left, s.inputs) + k;
-      widening_two(source, wide, group + COLUMNS * s.inputs, x + k, s, width, left,
-                   k == 0, y + n);
+      widening_two(source, wide, x + k, s, width, left, k == 0, y + n);
+      const int8_t *next = group + COLUMNS * s.inputs;
       int64_t m = 2;
+      /* Two loops ask for the whole group: codes are half as wide as those of x. */
       for (; m + 2 <= s.rows; m += 2)
         block_integer_two(w, x + m * s.x_stride + k, s, width, left, k == 0,
-                          y + m * s.y_stride + n);
+                          next + (m & 2) * width, y + m * s.y_stride + n);
       if (m < s.rows)
         block_integer_one(w, x + m * s.x_stride + k, width, left, k == 0,
                           y + m * s.y_stride + n);
@@ -173,8 +171,9 @@ static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
 }
 
 /* All rows of inputs against four weight rows, a chunk of K at a time. `WIDE` makes
- * w[c] point to the chunk of weight row c that starts at k. */
-#define PRODUCT_OF_ROWS(name, weight, input, output, block, WIDE) \
+ * w[c] point to the chunk of weight row c that starts at k; `ahead` is what rows m and
+ * m + 1 ask for meanwhile, the inputs themselves if `WIDE` has asked already. */
+#define PRODUCT_OF_ROWS(name, weight, input, output, block, ahead, WIDE) \
   static void name(const weight *weights, const input *x, product_shape s, \
                    output *y) { \
     _Alignas(32) input buffer[COLUMNS][CHUNK_BYTES / sizeof(input)]; \
@@ -187,7 +186,7 @@ static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
         const input *w[COLUMNS]; \
         for (int c = 0; c < COLUMNS; c++) { WIDE } \
         for (; m + 2 <= s.rows; m += 2) \
-          block##_two(w, x + m * s.x_stride + k, s, width, left, k == 0, \
+          block##_two(w, x + m * s.x_stride + k, s, width, left, k == 0, ahead, \
                       y + m * s.y_stride + n); \
         if (m < s.rows) \
           block##_one(w, x + m * s.x_stride + k, width, left, k == 0, \
@@ -199,11 +198,12 @@ static void rows_int8(const int8_t *weights, const int16_t *x, product_shape s,
   widen(ROW_OF(weights + n * (length), c, left, length) + (start), width, length, \
         buffer[c]); \
   w[c] = buffer[c];
-PRODUCT_OF_ROWS(rows_int4, uint8_t, int16_t, int32_t, block_integer,
+PRODUCT_OF_ROWS(rows_int4, uint8_t, int16_t, int32_t, block_integer, x,
                 WIDEN(widen_chunk_int4, s.inputs / 2, k / 2))
-PRODUCT_OF_ROWS(rows_float16, uint16_t, float, float, block_float,
+PRODUCT_OF_ROWS(rows_float16, uint16_t, float, float, block_float, x,
                 WIDEN(widen_chunk_float16, s.inputs, k))
 PRODUCT_OF_ROWS(rows_float32, float, float, float, block_float,
+                w[m / 2 % COLUMNS] + COLUMNS * s.inputs,
                 w[c] = ROW_OF(weights + n * s.inputs, c, left, s.inputs) + k;)
 
 #endif
