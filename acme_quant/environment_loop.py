@@ -215,7 +215,7 @@ class EnvironmentLoop(_Loop):
             record.steps += 1
             if now >= record.next_count:
                 record.count()
-        if not timestep.last():
+        if timestep.step_type != _LAST:
             return {"episode_length": length}
         return record.episode(length, total, start)
 
