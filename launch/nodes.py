@@ -196,11 +196,11 @@ def make_actor(
     logger = make_logger(
         run.workdir, name, "actor_steps", started, run.config.log_every_s
     )
-    if run.config.envs_per_actor > 1:
-        make, environment = _vector_loop, _make_vector_environment(run, life.seed_name)
-    else:
-        make = _engine_loop if run.config.actor == "engine" else _acme_loop
-        environment = make_environment(run, life.seed_name)
+    make = _engine_loop if run.config.actor == "engine" else _acme_loop
+    several = run.config.envs_per_actor > 1
+    environment = (_make_vector_environment if several else make_environment)(
+        run, life.seed_name
+    )
     environment = life.watch(environment, run)
     local = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
     loop = make(run, spec, index, policies, replay, environment, local, logger, life)
@@ -240,48 +240,27 @@ def _engine_loop(
 ) -> Any:
     from acme_quant import actor, environment_loop, replay_client
 
-    client = replay_client.ReplayClient(replay)
-    quantized = actor.QuantizedActor(
-        make_client(run, quantizer),
-        run.agent.exploration(spec, run.agent_config, index, run.config.num_actors),
-        adder=run.agent.make_adders(client, run.agent_config)[0],
-        seed=run.node_seed(f"noise_{index}"),
-    )
-    life.adopt(quantized)
-    return environment_loop.EnvironmentLoop(environment, quantized, counter, logger)
-
-
-def _vector_loop(
-    run: Run,
-    spec: Any,
-    index: int,
-    quantizer: Any,
-    replay: str,
-    environment: Any,
-    counter: Any,
-    logger: Any,
-    life: Life,
-) -> Any:
-    from acme_quant import actor, environment_loop, replay_client
-
     config, count = run.config, run.config.envs_per_actor
-    client = replay_client.ReplayClient(replay)
-    quantized = actor.QuantizedVectorActor(
-        make_client(run, quantizer),
-        [
-            # Noise is spread over all environments of all actors.
-            run.agent.exploration(
-                spec, run.agent_config, index * count + i, config.num_actors * count
-            )
-            for i in range(count)
-        ],
-        run.agent.make_adders(client, run.agent_config, count),
-        seed=run.node_seed(f"noise_{index}"),
+    client = make_client(run, quantizer)
+    explorations = [
+        # Noise is spread over all environments of all actors.
+        run.agent.exploration(
+            spec, run.agent_config, index * count + i, config.num_actors * count
+        )
+        for i in range(count)
+    ]
+    adders = run.agent.make_adders(
+        replay_client.ReplayClient(replay), run.agent_config, count
     )
-    life.adopt(quantized)
-    return environment_loop.VectorEnvironmentLoop(
-        environment, quantized, counter, logger
-    )
+    seed = run.node_seed(f"noise_{index}")
+    if count > 1:
+        acts = actor.QuantizedVectorActor(client, explorations, adders, seed=seed)
+        make = environment_loop.VectorEnvironmentLoop
+    else:
+        acts = actor.QuantizedActor(client, explorations[0], adders[0], seed=seed)
+        make = environment_loop.EnvironmentLoop
+    life.adopt(acts)
+    return make(environment, acts, counter, logger)
 
 
 def _acme_loop(
