@@ -8,7 +8,9 @@ s_{T-n+1} -> s_T, ..., s_{T-1} -> s_T.
 Three things make it cheap. Rows go to Reverb's C++ writer as flat lists, and items
 are made of the references it returned, so no structure is walked more than once.
 Rows travel in chunks of `chunk_length`, not one by one. Confirmation is awaited once
-in `chunk_length` items. The adders of several environments share one writer.
+in `chunk_length` items; at an episode's end, where Acme's adder waits for all of them,
+items are sent.
+The adders of several environments share one writer.
 """
 
 from __future__ import annotations
@@ -124,6 +126,14 @@ class ItemWriter:
                 self._give_up()
         self._clock.lap(WAITING)
 
+    def send(self) -> None:
+        """Has all items sent now; waits for them no longer than a millisecond."""
+        if self._stream is not None:
+            self._clock.lap(ADDER)
+            # The least wait that Reverb knows: 0 stands for one without end.
+            self._confirmed(0, timeout_ms=1)
+            self._clock.lap(WAITING)
+
     def close(self) -> None:
         """Ends the stream; items that are not confirmed are lost. Idempotent."""
         # Reverb's own destructor would wait for a silent server without end.
@@ -145,10 +155,10 @@ class ItemWriter:
             self._stop,
         )
 
-    def _confirmed(self, remaining: int) -> bool:
-        """Returns whether the confirmations came within the polling time."""
+    def _confirmed(self, remaining: int, timeout_ms: int = _POLL_MS) -> bool:
+        """Returns whether all but `remaining` items are confirmed within the time."""
         try:
-            self._stream.Flush(remaining, _POLL_MS)
+            self._stream.Flush(remaining, timeout_ms)
         except RuntimeError as error:
             if "Timeout exceeded" not in str(error):
                 raise
@@ -262,7 +272,8 @@ class NStepTransitionAdder(base.Adder):
         self._write(0, refs[sums:actions])
         if next_timestep.last():
             self._write_last()
-            self.reset()
+            self._clear()
+            self._writer.send()
 
     def reset(self, timeout_ms: int | None = None) -> None:
         """Forgets the episode and waits until its items are in replay."""

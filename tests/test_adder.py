@@ -255,6 +255,7 @@ def test_adders_write_all_items_when_all_episodes_end_together(n_step: int) -> N
         for t in range(length):
             for adder, (_, steps) in zip(adders, runs):
                 adder.add(*steps[t])
+    adders[0].reset()
     items = 2 * count * (length + n_step - 1)
     assert client.server_info()[TABLES[0]].current_size == items
     adders[0].close()
@@ -311,6 +312,24 @@ def test_server_that_is_gone_is_an_error_within_the_time_set() -> None:
     assert isinstance(error, replay_client.ReplayUnavailable)
     assert "did not answer" in str(error)
     assert time.monotonic() - start < 10
+
+
+def test_an_episodes_end_sends_its_items_and_waits_for_none() -> None:
+    spec, room = spec_of(FLAT), 10
+    server = make_server(spec, limiter=lambda: reverb.rate_limiters.Queue(room))
+    client = reverb.Client(f"localhost:{server.port}")
+    adder = adder_lib.NStepTransitionAdder(client, 3, 0.99)
+    # Two episodes of six steps are 16 items, of which the table takes ten.
+    for first, steps in episodes(spec, [6, 6], 0.0):
+        adder.add_first(first)
+        for step in steps:
+            adder.add(*step)
+    deadline = time.monotonic() + 20
+    while client.server_info()[TABLES[0]].current_size < room:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    adder.close()
+    server.stop()
 
 
 def test_full_rate_limiter_is_waited_for_and_stop_ends_the_wait() -> None:
