@@ -10,10 +10,10 @@ import loop_parts
 import numpy as np
 import pytest
 
-from acme_quant.bench import actor, actor_nodes
+from acme_quant.bench import actor, actor_loops, actor_plan
 
 
-def plans(*arguments: str) -> list[actor_nodes.Plan]:
+def plans(*arguments: str) -> list[actor_plan.Plan]:
     own = actor.define_flags()
     own(["bench", *arguments])
     return list(actor.plans(own))
@@ -104,16 +104,16 @@ def test_share_of_updates_is_told_of_int8(capsys: pytest.CaptureFixture) -> None
 def test_speeds_add_up_and_times_are_means() -> None:
     stages = {"environment": 1.0, "policy": 2.0, "adder": 3.0, "update": 4.0}
     stages["cpu"] = 9.0
-    one = actor_nodes.Measured(100, 1.0, 104, stages, 1.0, 80.0, 9)
-    two = actor_nodes.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
-    found = actor.summarize(actor_nodes.Plan("gym:X", 16, "int8", 2), [one, two], 30.0)
+    one = actor_plan.Measured(100, 1.0, 104, stages, 1.0, 80.0, 9)
+    two = actor_plan.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
+    found = actor.summarize(actor_plan.Plan("gym:X", 16, "int8", 2), [one, two], 30.0)
     assert (found.steps_per_s, found.us_environment, found.us_adder) == (400, 1.5, 2.5)
     assert found.us_step == pytest.approx((10_000 + 3333.33) / 2, abs=0.01)
     assert (found.startup_s, found.rss_mb, found.threads) == (2.0, 85.0, 9)
 
 
 def test_watched_environment_knows_how_many_items_its_steps_make() -> None:
-    watched = actor_nodes.Watched(loop_parts.CountingEnvironment(2), 5, 1)
+    watched = actor_loops.Watched(loop_parts.CountingEnvironment(2), 5, 1)
     watched.reset()
     for _ in range(4):  # Two steps, a new episode, one step.
         watched.step(np.zeros(2, np.float32))

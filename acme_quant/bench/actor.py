@@ -27,7 +27,7 @@ from absl import flags
 
 from acme_quant import environments
 from acme_quant.bench import actor_nodes
-from acme_quant.bench.actor_nodes import ACME, ARMS, Measured, Plan
+from acme_quant.bench.actor_plan import ACME, ARMS, Measured, Plan
 
 TASKS = (
     "dm_control:cartpole:balance",
