@@ -218,3 +218,16 @@ def mlp(
         ops.append(op)
         tensors += layer.tensors
     return Built(np.array(ops), tensors, list(widths))
+
+
+def good() -> Built:
+    """Returns linear 5 -> 3, layer norm, and a sum with the first value's columns."""
+    rng = np.random.default_rng(0)
+    built = linear(rng, 5, 3)
+    ops = [
+        built.ops[0],
+        operation("layer_norm", input=1, output=2, scale=2, bias=2, epsilon=1e-5),
+        operation("copy", input=0, output=3, inputs=3, input_offset=1),
+        operation("add", input=2, other=3, output=4),
+    ]
+    return Built(np.array(ops), built.tensors, [5, 3, 3, 3, 3])

@@ -81,7 +81,9 @@ def run(root: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
     )
 
 
-@pytest.mark.parametrize("part", ["", "_products", "_rows", "_columns", "_program"])
+@pytest.mark.parametrize(
+    "part", ["", "_products", "_rows", "_columns", "_program", "_run"]
+)
 def test_kernel_tests_pass_under_sanitizers(root: pathlib.Path, part: str) -> None:
     file = TESTS / f"test_kernels{part}.py"
     options = ("-q", "-x", "-k", LEFT_OUT, "-p", "no:cacheprovider", "-c", os.devnull)
