@@ -58,6 +58,7 @@ def test_ataris_network_has_one_size() -> None:
         ("--tasks=", "expected a task at least"),
         ("--tasks=gym:CartPole-v1,humanoid_stand", "unknown environment"),
         ("--tasks=dm_control:humanoid:sit", "dm_control has no task 'humanoid:sit'"),
+        ("--json=/nowhere/rows.json", "'/nowhere/rows.json'"),
     ],
 )
 def test_wrong_flags_are_refused_before_a_process_starts(

@@ -45,6 +45,21 @@ def test_recorded_calls_are_those_of_the_adder() -> None:
     assert methods[-1] == "Flush"
 
 
-def test_wrong_flags_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(["bench", "adder", "--length=0"]) == 2
-    assert "above zero" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        ("--length=0", "above zero"),
+        ("more", "expected flags alone"),
+        ("--json=/nowhere/rows.json", "'/nowhere/rows.json'"),
+    ],
+)
+def test_wrong_flags_are_refused_before_a_process_starts(
+    wrong: str,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delattr(adder, "served")
+    assert bench.main(["bench", "adder", wrong]) == 2
+    printed = capsys.readouterr().out
+    assert words in printed and printed.count("\n") == 1

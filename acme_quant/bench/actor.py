@@ -116,7 +116,7 @@ def define_flags() -> flags.FlagValues:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code."""
+    """Runs the benchmark; returns the exit code, 2 for wrong flags."""
     own = define_flags()
     try:
         extra = own(list(argv))[1:]
@@ -126,7 +126,8 @@ def main(argv: Sequence[str]) -> int:
         actor_nodes.import_quietly()
         for task in own.tasks:
             environments.make_environment(task, seed=0).close()
-    except (flags.Error, ValueError) as error:
+        file = open(own.json, "w", encoding="utf-8") if own.json else None
+    except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
         return 2
     rows: list[Row] = []
@@ -136,8 +137,8 @@ def main(argv: Sequence[str]) -> int:
             print(line(row, baseline(row, rows)), flush=True)
             rows.append(row)
     print_targets(rows)
-    if own.json:
-        with open(own.json, "w", encoding="utf-8") as file:
+    if file is not None:
+        with file:
             json.dump([dataclasses.asdict(row) for row in rows], file, indent=1)
     return 0
 

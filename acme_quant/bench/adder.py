@@ -63,13 +63,14 @@ def main(argv: Sequence[str]) -> int:
         extra = own(list(argv))[1:]
         if extra or min(own.n_step, own.length, own.rounds) < 1:
             raise ValueError("expected flags alone, with numbers above zero.")
-    except (flags.Error, ValueError) as error:
+        file = open(own.json, "w", encoding="utf-8") if own.json else None
+    except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
         return 2
     rows = run(own.n_step, own.length, own.rounds)
     print_rows(rows)
-    if own.json:
-        with open(own.json, "w", encoding="utf-8") as file:
+    if file is not None:
+        with file:
             json.dump([row._asdict() for row in rows], file, indent=1)
     return 0
 
