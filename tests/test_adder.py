@@ -114,6 +114,7 @@ def written(
         adder.add_first(first)
         for action, step, extra in steps:
             adder.add(action, step, extra)
+    adder.reset()
     found = {}
     for table in tables:
         size = client.server_info()[table].current_size
@@ -217,6 +218,7 @@ def test_adders_of_several_environments_share_one_writer() -> None:
                 adder.add(*step) if isinstance(step, tuple) and len(
                     step
                 ) == 3 else adder.add_first(step)
+    writer.flush()
     size = client.server_info()[TABLES[0]].current_size
     rows = [s.data for s in client.sample(TABLES[0], size, emit_timesteps=False)]
     assert (
