@@ -96,6 +96,61 @@ def test_envpool_episode_ends_and_starts_anew() -> None:
     assert pool.step(np.ones(1, np.int32)).step_type[0] == dm_env.StepType.FIRST
 
 
+@pytest.mark.parametrize(
+    ("task", "action", "limit"),
+    [
+        ("MountainCar-v0", np.ones(2, np.int32), 200),
+        ("Pendulum-v1", np.zeros((2, 1), np.float32), 200),
+        ("CheetahRun-v1", np.zeros((2, 6), np.float32), 1000),
+    ],
+)
+def test_envpool_episode_at_its_step_limit_keeps_discount_one(
+    task: str, action: np.ndarray, limit: int
+) -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment(f"envpool_dm:{task}", 2, seed=1)
+    for _ in range(2):  # The count starts anew with the second episode.
+        batch = pool.reset()
+        for _ in range(limit):
+            assert not (batch.step_type == dm_env.StepType.LAST).any()
+            batch = pool.step(action)
+        assert (batch.step_type == dm_env.StepType.LAST).all()
+        assert batch.discount.tolist() == [1, 1]
+        assert batch.discount.dtype == np.float32
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "written"),
+    [
+        ("Pendulum-v1", [[-1], [0.5], [3]], [[-2], [1], [2]]),
+        (
+            "CarRacing-v2",
+            [[-1, -1, -1], [0, 0, 0], [9, 1, 0.5]],
+            [[-1, 0, 0], [0, 0.5, 0.5], [1, 1, 0.75]],
+        ),
+    ],
+)
+def test_envpool_gets_actions_clipped_and_scaled_to_its_bounds(
+    task: str, rows: list, written: list, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment(f"envpool_dm:{task}", 3, seed=1)
+    pool.reset()
+    step, sent = pool._pool.step, []
+
+    def record(actions: np.ndarray) -> object:
+        sent.append(actions)
+        return step(actions)
+
+    monkeypatch.setattr(pool._pool, "step", record)
+    spec = pool.action_spec()
+    assert (spec.minimum == -1).all() and (spec.maximum == 1).all()
+    pool.step(np.array(rows, np.float32))
+    np.testing.assert_array_equal(sent[0], np.array(written, np.float32))
+    pool.close()
+
+
 def test_unknown_envpool_task_is_refused() -> None:
     pytest.importorskip("envpool")
     with pytest.raises(environments.UnknownEnvironment, match="CheetahRun-v1"):

@@ -15,6 +15,8 @@ from dm_env import specs
 
 from acme_quant.environments.errors import EpisodeFailed, UnsupportedEnvironment
 
+NAN_ACTION = "action is NaN."
+
 
 class ContinuousActions:
     """Maps [-1, 1]^n to the environment's own box."""
@@ -47,13 +49,19 @@ class ContinuousActions:
         action = np.asarray(action, self._dtype)
         if action.shape != self._row:
             raise ValueError(f"action must have shape {self._row}, got {action.shape}.")
-        action = np.minimum(np.maximum(action, self._bottom), self._top)
-        if math.isnan(action.dot(action)):  # Of clipped numbers: only if one is NaN.
-            raise EpisodeFailed("action is NaN.")
+        written = self.scale(action)
+        flat = written.ravel()
+        if math.isnan(flat.dot(flat)):  # Of bounded numbers: only if one is NaN.
+            raise EpisodeFailed(NAN_ACTION)
+        return written
+
+    def scale(self, actions: np.ndarray) -> np.ndarray:
+        """Returns the environment's actions for float [..., n]; NaN stays NaN."""
+        actions = np.minimum(np.maximum(actions, self._bottom), self._top)
         if self._canonical:
-            return action.reshape(self._shape)
-        scaled = self._middle + self._half * action
-        scaled = scaled.astype(self._dtype).reshape(self._shape)
+            return actions.reshape(actions.shape[:-1] + self._shape)
+        scaled = self._middle + self._half * actions
+        scaled = scaled.astype(self._dtype).reshape(actions.shape[:-1] + self._shape)
         # Rounding must not leave the box.
         return np.minimum(np.maximum(scaled, self._low), self._high)
 

@@ -2,18 +2,23 @@
 
 `Pool` speaks dm_env in batches, see `acme_quant.vector_environment`; `make` returns a
 pool of one as a plain environment.
+
+EnvPool's time steps do not say whether an episode met its step limit, where the
+discount must stay 1, so that the learner still bootstraps there: `Pool` counts steps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
-from acme_quant.environments import nearest
+from acme_quant.environments import actions, nearest
 from acme_quant.environments.errors import UnknownEnvironment, UnsupportedEnvironment
+
+_FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
 
 def make(task: str, seed: int) -> PoolOfOne:
@@ -50,7 +55,8 @@ class Pool:
           num_threads: the pool's own threads.
 
         Raises:
-          UnsupportedEnvironment: if EnvPool is not installed.
+          UnsupportedEnvironment: if EnvPool is not installed, or the task has actions
+            that we cannot serve.
           UnknownEnvironment: if it has no such task.
         """
         try:
@@ -71,7 +77,9 @@ class Pool:
         )
         keys = self._pool.spec._state_keys
         self._fields = [key[4:] for key in keys if key.startswith("obs:")]
-        self._action_dtype = self._pool.action_spec().dtype
+        self._scale, self._action_spec = _actions(task, self._pool.action_spec())
+        self._max_steps = self._pool.config["max_episode_steps"]
+        self._steps = np.zeros(num_envs, np.int64)  # Of the running episodes.
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in every environment."""
@@ -79,7 +87,7 @@ class Pool:
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Steps environment i with `actions[i]`."""
-        return self._read(self._pool.step(actions.astype(self._action_dtype)))
+        return self._read(self._pool.step(self._scale(actions)))
 
     def take_failures(self) -> list[Exception]:
         """Returns none: EnvPool does not tell of episodes that failed."""
@@ -94,10 +102,7 @@ class Pool:
 
     def action_spec(self) -> specs.BoundedArray | specs.DiscreteArray:
         """Returns float32 [n] in [-1, 1], or int32 () in 0..n-1."""
-        declared = self._pool.action_spec()
-        if isinstance(declared, specs.DiscreteArray):
-            return specs.DiscreteArray(declared.num_values, np.int32, "action")
-        return specs.BoundedArray(declared.shape, np.float32, -1.0, 1.0, "action")
+        return self._action_spec
 
     def reward_spec(self) -> specs.Array:
         """Returns float32 ()."""
@@ -112,7 +117,11 @@ class Pool:
         self._pool.close()
 
     def _read(self, timestep: Any) -> dm_env.TimeStep:
-        """Casts what the pool returned."""
+        """Casts what the pool returned, and mends the discount at a step limit.
+
+        An episode that terminates in the very step of its limit counts as cut short:
+        EnvPool cannot tell the two apart.
+        """
         state = timestep.observation
         if self._fields:
             observation: Any = {
@@ -121,9 +130,11 @@ class Pool:
             }
         else:
             observation = _channels_last(state.obs)
-        return dm_env.TimeStep(
-            timestep.step_type, timestep.reward, timestep.discount, observation
-        )
+        step_type = timestep.step_type
+        self._steps = np.where(step_type == _FIRST, 0, self._steps + 1)
+        cut = (step_type == _LAST) & (self._steps >= self._max_steps)
+        discount = np.where(cut, np.float32(1), timestep.discount)
+        return dm_env.TimeStep(step_type, timestep.reward, discount, observation)
 
 
 class PoolOfOne(dm_env.Environment):
@@ -158,6 +169,24 @@ class PoolOfOne(dm_env.Environment):
     def close(self) -> None:
         """Closes the pool."""
         self._pool.close()
+
+
+def _actions(
+    task: str, declared: specs.Array
+) -> tuple[Callable[[np.ndarray], np.ndarray], specs.Array]:
+    """Returns what maps rows of actions to EnvPool's, and the spec of one of them.
+
+    Raises:
+      UnsupportedEnvironment: if the task has actions that we cannot serve.
+    """
+    if isinstance(declared, specs.DiscreteArray):
+        spec = specs.DiscreteArray(declared.num_values, np.int32, "action")
+        return lambda rows: rows.astype(declared.dtype), spec
+    try:
+        box = actions.adapt(declared, limit=1.0)
+    except UnsupportedEnvironment as error:
+        raise UnsupportedEnvironment(f"envpool_dm:{task}: {error}") from None
+    return box.scale, box.spec
 
 
 def _first(observation: Any) -> Any:
