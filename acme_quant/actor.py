@@ -57,6 +57,40 @@ def make_generator(seed: int | None, index: int = 0) -> np.random.Generator:
     return np.random.default_rng(None if seed is None else (seed, index))
 
 
+def exploration_states(
+    explorations: Sequence[Exploration], rngs: Sequence[np.random.Generator]
+) -> list[dict[str, Any]]:
+    """Returns, per environment, where its random numbers and its schedule are.
+
+    JSON values; an exploration without `state` has none.
+    """
+    return [
+        {
+            "generator": rng.bit_generator.state,
+            **({"exploration": e.state()} if hasattr(e, "state") else {}),
+        }
+        for e, rng in zip(explorations, rngs, strict=True)
+    ]
+
+
+def set_exploration_states(
+    explorations: Sequence[Exploration],
+    rngs: Sequence[np.random.Generator],
+    states: list[dict[str, Any]] | dict[str, Any],
+) -> None:
+    """Goes on where `exploration_states` was taken.
+
+    With another number of environments than then, those that both have go on. Older
+    checkpoints hold generators alone, and of an actor of one environment no list.
+    """
+    if isinstance(states, dict):
+        states = [states]
+    for exploration, rng, state in zip(explorations, rngs, states):
+        rng.bit_generator.state = state.get("generator", state)
+        if "exploration" in state and hasattr(exploration, "set_state"):
+            exploration.set_state(state["exploration"])
+
+
 def _unchanged(output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Is the exploration of an actor that has none."""
     del rng
@@ -129,13 +163,13 @@ class QuantizedActor(core.Actor):
         if hasattr(self._adder, "close"):
             self._adder.close()
 
-    def random_state(self) -> dict[str, Any]:
-        """Returns the state of the exploration's generator, JSON values."""
-        return self._rng.bit_generator.state
+    def exploration_states(self) -> list[dict[str, Any]]:
+        """Returns where the exploration is, in a list of one; JSON values."""
+        return exploration_states([self._exploration], [self._rng])
 
-    def set_random_state(self, state: dict[str, Any]) -> None:
-        """Goes on with the random numbers where `random_state` was taken."""
-        self._rng.bit_generator.state = state
+    def set_exploration_states(self, states: Any) -> None:
+        """Goes on exploring where `exploration_states` was taken."""
+        set_exploration_states([self._exploration], [self._rng], states)
 
 
 class QuantizedVectorActor:
@@ -235,11 +269,10 @@ class QuantizedVectorActor:
             if hasattr(adder, "close"):
                 adder.close()
 
-    def random_state(self) -> list[dict[str, Any]]:
-        """Returns the states of the explorations' generators, JSON values."""
-        return [rng.bit_generator.state for rng in self._rngs]
+    def exploration_states(self) -> list[dict[str, Any]]:
+        """Returns where each environment's exploration is; JSON values."""
+        return exploration_states(self._explorations, self._rngs)
 
-    def set_random_state(self, states: list[dict[str, Any]]) -> None:
-        """Goes on with the random numbers where `random_state` was taken."""
-        for rng, state in zip(self._rngs, states, strict=True):
-            rng.bit_generator.state = state
+    def set_exploration_states(self, states: Any) -> None:
+        """Goes on exploring where `exploration_states` was taken."""
+        set_exploration_states(self._explorations, self._rngs, states)

@@ -4,11 +4,15 @@ An exploration is any callable `exploration(output, rng) -> action`: `output` is
 the policy's engine returned (float32 [W] or [M, W]), `rng` the actor's own generator.
 The actors of one run differ in their generator and in their noise level; the greedy
 evaluator uses the same classes with the level 0.
+
+An exploration that changes from call to call says so by `state() -> dict` of JSON
+values and `set_state(dict)`: a restarted actor goes on where the last one was.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +53,9 @@ class EpsilonGreedy:
 
     A random action is drawn from all of them, the best one included, as in Mnih et
     al. 2015. Among equal values the first wins.
+
+    Attributes:
+      decay_steps: calls over which the probability falls to its final value.
     """
 
     def __init__(
@@ -76,16 +83,30 @@ class EpsilonGreedy:
         if decay_steps < 0:
             raise ValueError(f"decay_steps must be at least 0, got {decay_steps}.")
         self._final = epsilon
-        self._decay_steps = decay_steps
+        self.decay_steps = decay_steps
         self._steps = 0
 
     @property
     def epsilon(self) -> float:
         """Probability of a random action at the next call."""
-        if self._steps >= self._decay_steps:
+        if self._steps >= self.decay_steps:
             return self._final
-        done = self._steps / self._decay_steps
+        return self.epsilon_after(self._steps / self.decay_steps)
+
+    def epsilon_after(self, done: Any) -> Any:
+        """Returns the probability after the share `done` of the decay, in [0, 1].
+
+        A tensor gives a tensor: Acme's actor follows the same line.
+        """
         return self._start + done * (self._final - self._start)
+
+    def state(self) -> dict[str, int]:
+        """Returns where in its schedule the exploration is."""
+        return {"steps": self._steps}
+
+    def set_state(self, state: dict[str, int]) -> None:
+        """Goes on in the schedule where `state` was taken."""
+        self._steps = int(state["steps"])
 
     def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Returns the action index, int32 [...], for values float32 [..., actions]."""

@@ -18,8 +18,12 @@ GIVE_UP_S = 1.0
 class Life:
     """What an actor's process inherits from the one before, and leaves to the next.
 
-    The exploration's random numbers go on where they were; an environment's cannot be
-    taken along, so each process seeds it differently.
+    The exploration goes on where it was, in its random numbers and its schedule; an
+    environment's random numbers cannot be taken along, so each process seeds it
+    differently.
+
+    Attributes:
+      steps_before: environment steps of this actor in earlier processes.
     """
 
     def __init__(self, counter: Any, name: str) -> None:
@@ -27,8 +31,8 @@ class Life:
         self._drawer = Drawer(counter, name)
         before = self._drawer.take()
         self._starts = before.get("starts", 0) + 1
-        self._steps_before = before.get("steps", 0)
-        self._random = before.get("random")
+        self.steps_before = before.get("steps", 0)
+        self._exploration = before.get("random")
         self._environment: watched.WatchedEnvironment | None = None
         self._actor: Any = None
         self._counter = calls.bounded(counter, GIVE_UP_S)
@@ -45,17 +49,17 @@ class Life:
         return self._environment
 
     def adopt(self, actor: Any) -> None:
-        """Gives `actor` the random state left before, and keeps it for the next."""
+        """Has `actor` explore on from what was left, and leaves its own state."""
         self._actor = actor
-        if self._random is not None:
-            actor.set_random_state(self._random)
+        if self._exploration is not None:
+            actor.set_exploration_states(self._exploration)
 
     def leave(self) -> None:
         """Leaves the present state with the counter."""
         steps = self._environment.steps if self._environment else 0
-        state = {"starts": self._starts, "steps": self._steps_before + steps}
+        state = {"starts": self._starts, "steps": self.steps_before + steps}
         if self._actor is not None:
-            state["random"] = self._actor.random_state()
+            state["random"] = self._actor.exploration_states()
         self._drawer.put(state)
 
     def _give_up(self, reason: str) -> None:

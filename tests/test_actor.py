@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
 import dm_env
 import loop_parts
@@ -13,6 +14,7 @@ import pytest
 from acme import core
 
 from acme_quant.actor import FixedPolicy, QuantizedActor, QuantizedVectorActor
+from acme_quant.exploration import EpsilonGreedy
 
 OBSERVATION = np.array([1, 2, 3], np.float32)
 
@@ -81,12 +83,61 @@ def test_vector_actor_goes_on_with_the_random_numbers_it_left() -> None:
     batch, live = np.stack([OBSERVATION, OBSERVATION]), np.array([True, True])
     explorations = [loop_parts.noise] * 2
     actor = QuantizedVectorActor(loop_parts.LinearPolicy(), explorations, seed=1)
-    state = actor.random_state()
+    states = actor.exploration_states()
     first = actor.select_actions(batch, live)
     later = QuantizedVectorActor(loop_parts.LinearPolicy(), explorations, seed=2)
-    later.set_random_state(json.loads(json.dumps(state)))
+    later.set_exploration_states(json.loads(json.dumps(states)))
     np.testing.assert_array_equal(later.select_actions(batch, live), first)
     assert not np.array_equal(first[0], first[1])
+
+
+def decaying() -> EpsilonGreedy:
+    return EpsilonGreedy(0.1, initial_epsilon=1.0, decay_steps=9)
+
+
+def acting(steps: int, *explorations: EpsilonGreedy, seed: int) -> Any:
+    """Returns an actor of one environment, or of several, after steps in the first."""
+    policy = loop_parts.LinearPolicy()
+    if len(explorations) == 1:
+        actor = QuantizedActor(policy, explorations[0], seed=seed)
+        for _ in range(steps):
+            actor.select_action(OBSERVATION)
+        return actor
+    actor = QuantizedVectorActor(policy, explorations, seed=seed)
+    live = np.arange(len(explorations)) < 1
+    for _ in range(steps):
+        actor.select_actions(np.stack([OBSERVATION] * len(live)), live)
+    return actor
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_epsilon_goes_on_where_it_was_left(count: int) -> None:
+    before, after = ([decaying() for _ in range(count)] for _ in range(2))
+    states = acting(4, *before, seed=1).exploration_states()
+    later = acting(0, *after, seed=2)
+    later.set_exploration_states(json.loads(json.dumps(states)))
+    levels = [e.epsilon for e in after]
+    assert levels == [e.epsilon for e in before]
+    assert levels[0] == pytest.approx(0.6) and levels[1:] == [1.0] * (count - 1)
+    assert later.exploration_states() == states
+
+
+def test_environments_that_both_actors_have_go_on() -> None:
+    one, three = [decaying()], [decaying() for _ in range(3)]
+    states = acting(4, *one, seed=1).exploration_states()
+    acting(0, *three, seed=2).set_exploration_states(states)
+    assert [e.epsilon for e in three] == [one[0].epsilon, 1.0, 1.0]
+
+
+def test_states_of_older_checkpoints_hold_generators_alone() -> None:
+    actor = acting(4, decaying(), seed=1)
+    (new,) = actor.exploration_states()
+    for old in (new["generator"], [new["generator"]]):
+        explore = decaying()
+        later = acting(0, explore, seed=2)
+        later.set_exploration_states(json.loads(json.dumps(old)))
+        assert later.exploration_states()[0]["generator"] == new["generator"]
+        assert explore.epsilon == 1.0
 
 
 def test_vector_actor_wants_an_adder_per_environment() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import signal
 import subprocess
@@ -30,6 +31,7 @@ SMALL = (
     "--max_actor_steps=450",
     "--log_every_s=0",
 )
+DECAY_STEPS = 200
 AGENTS = {
     "d4pg": (
         "--agent=d4pg",
@@ -120,9 +122,18 @@ def test_another_seed_differs_and_an_interrupted_run_goes_on(
     theirs = rows(runs[0], "learner")
     assert rows(tmp_path, "learner")[: len(theirs)] != theirs
     before = last_checkpoint(tmp_path)[0].facts["counts"]["actor_steps"]
-    assert before > 100
+    # Every step was one call of the exploration.
+    assert before == explored(tmp_path) > 100
     train(tmp_path, "dqn", "--seed=4", f"--max_actor_steps={before + 10}")
     assert last_checkpoint(tmp_path)[0].facts["counts"]["actor_steps"] == before + 10
+    assert explored(tmp_path) == before + 10
+
+
+def explored(workdir: pathlib.Path) -> int:
+    """Returns how far the actor's epsilon has come, in steps, in a checkpoint."""
+    deposits = last_checkpoint(workdir)[0].facts["deposits"]
+    (state,) = json.loads(deposits["actor_0"])["random"]
+    return state["exploration"]["steps"]
 
 
 def wait_for_rows(
