@@ -9,7 +9,6 @@ itself is deterministic.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import ale_py
@@ -41,13 +40,23 @@ def make(name: str, seed: int, sticky_actions: float = 0.0) -> AtariEnvironment:
     Raises:
       UnknownEnvironment: naming the nearest games.
     """
-    game = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if game not in roms.get_all_rom_ids():
+    game = rom_id(name)
+    if game is None:
         raise UnknownEnvironment(
             f"atari has no game {name!r}: expected atari:Game"
             f"{nearest.suggest('atari:' + name, names())}."
         )
     return AtariEnvironment(str(roms.get_rom_path(game)), seed, sticky_actions)
+
+
+def rom_id(name: str) -> str | None:
+    """Returns the console's id of the game `name`, None if there is none.
+
+    Ids such as up_n_down and tic_tac_toe_3d cannot be told from camel case: spellings
+    are compared without their underscores.
+    """
+    by_letters = {game.replace("_", ""): game for game in roms.get_all_rom_ids()}
+    return by_letters.get(name.replace("_", "").lower())
 
 
 def names() -> list[str]:
