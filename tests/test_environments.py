@@ -16,6 +16,7 @@ from acme_quant.environments import (
     EpisodeFailed,
     UnknownEnvironment,
     UnsupportedEnvironment,
+    atari,
     make_environment,
 )
 
@@ -217,6 +218,58 @@ def test_a_factory_that_fails_is_named_with_its_cause() -> None:
         make_environment("json:loads", seed=0)
     with pytest.raises(UnsupportedEnvironment, match="must return a dm_env"):
         make_environment("builtins:dict", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("raise SystemExit(0)", "failing:make failed: SystemExit: 0"),
+        (
+            r"raise RuntimeError('no licence\nask for one')",
+            "failing:make failed: RuntimeError: no licence ask for one",
+        ),
+    ],
+)
+def test_a_factory_that_exits_or_raises_is_told_in_one_line(
+    body: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing.py").write_text(f"def make():\n    {body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing", raising=False)
+    with pytest.raises(UnsupportedEnvironment) as caught:
+        make_environment("failing:make", seed=0)
+    assert str(caught.value) == words
+
+
+def test_a_module_that_exits_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exiting.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnsupportedEnvironment, match="^exiting:make: importing"):
+        make_environment("exiting:make", seed=0)
+
+
+def test_a_refused_gym_factory_is_named_with_the_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spaceless.py").write_text(
+        "import gymnasium\nclass Make(gymnasium.Env):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnsupportedEnvironment, match="^spaceless:Make: action_space "):
+        make_environment("spaceless:Make", seed=0)
+
+
+@pytest.mark.parametrize("spelling", ["up_n_down", "UpNDown", "upndown"])
+def test_an_atari_game_is_found_in_any_spelling(spelling: str) -> None:
+    assert atari.rom_id(spelling) == "up_n_down"
+
+
+def test_every_atari_name_is_found() -> None:
+    names = [name.partition(":")[2] for name in atari.names()]
+    assert "TicTacToe3D" in names
+    assert [atari.rom_id(name) for name in names] == atari.roms.get_all_rom_ids()
 
 
 def run(program: str, **variables: str) -> subprocess.CompletedProcess:

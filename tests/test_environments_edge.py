@@ -290,6 +290,75 @@ def test_spaces_that_we_cannot_serve_are_refused_by_field(
     assert words in str(caught.value)
 
 
+class SpaceFails(Toy):
+    """Its action space raises."""
+
+    def __init__(self) -> None:
+        self.observation_space = BOX
+
+    @property
+    def action_space(self) -> spaces.Space:
+        raise RuntimeError("no\nspace")
+
+
+class Spaceless(gymnasium.Env):
+    """Has no spaces at all."""
+
+
+@pytest.mark.parametrize(
+    ("toy", "words"),
+    [
+        (SpaceFails, "action_space cannot be read: RuntimeError: no space"),
+        (Spaceless, "action_space cannot be read: AttributeError: "),
+    ],
+)
+def test_a_space_that_cannot_be_read_is_refused(toy: type, words: str) -> None:
+    with pytest.raises(UnsupportedEnvironment) as caught:
+        GymEnvironment(toy(), 0)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize("field", ["observation_spec", "action_spec", "reward_spec"])
+def test_a_spec_that_cannot_be_read_is_refused(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Scripted) -> None:
+        raise RuntimeError("no spec")
+
+    monkeypatch.setattr(Scripted, field, fail)
+    with pytest.raises(UnsupportedEnvironment) as caught:
+        EdgeEnvironment(Scripted(0.0, scalar()))
+    assert str(caught.value) == f"{field}() failed: RuntimeError: no spec"
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, (), {"a": {}}, specs.Array((0,), float), [specs.Array((2, 0), "f4")]]
+)
+def test_an_observation_of_nothing_is_refused(spec: Any) -> None:
+    with pytest.raises(UnsupportedEnvironment, match="observation must hold at least"):
+        EdgeEnvironment(Scripted(spec, spec))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_float_is_no_bound(dtype: type) -> None:
+    top = np.finfo(dtype).max
+    spec = specs.BoundedArray((2,), dtype, [-top, -3], [1, top])
+    with pytest.raises(UnsupportedEnvironment, match="infinite bounds"):
+        adapt(spec, None)
+    written = adapt(spec, 2.0).write(np.array([-1, 1]))
+    assert written.tolist() == [-2, 2]
+
+
+@pytest.mark.parametrize("value", [4, 8, -1, None])
+def test_a_discrete_observation_out_of_its_space_is_named(value: Any) -> None:
+    toy = Toy(FIELDS, spaces.Discrete(2))
+    environment = EdgeEnvironment(GymEnvironment(toy, 0))
+    environment.reset()
+    toy.step = lambda action: ({"d": value}, 0.0, False, False, {})
+    with pytest.raises(OutOfSpec, match=r"observation\.d must lie in 5\.\.7, got"):
+        environment.step(0)
+
+
 def test_the_edge_needs_no_library_of_environments() -> None:
     program = (
         "import sys, acme_quant.environments; sys.exit('gymnasium' in sys.modules)"

@@ -16,6 +16,9 @@ from dm_env import specs
 from acme_quant.environments.errors import EpisodeFailed, UnsupportedEnvironment
 
 NAN_ACTION = "action is NaN."
+# A bound this large is none: MuJoCo's largest number (mjMAXVAL) is the suite's bound of
+# an actuator without one, and scaling to the largest float would overflow.
+UNBOUNDED = 1e10
 
 
 class ContinuousActions:
@@ -119,14 +122,14 @@ def adapt(spec: Any, limit: float | None) -> ContinuousActions | DiscreteActions
 def _bounds(spec: specs.Array, limit: float | None) -> tuple[np.ndarray, np.ndarray]:
     low = np.full(spec.shape, getattr(spec, "minimum", -np.inf), np.float64)
     high = np.full(spec.shape, getattr(spec, "maximum", np.inf), np.float64)
-    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+    below, above = np.abs(low) < UNBOUNDED, np.abs(high) < UNBOUNDED
+    if not (below.all() and above.all()):
         if limit is None:
             raise UnsupportedEnvironment(
                 "action has infinite bounds: expected finite ones, or a limit to clip "
                 f"to (action_limit), got {low.tolist()} to {high.tolist()}."
             )
-        low = np.where(np.isfinite(low), low, -limit)
-        high = np.where(np.isfinite(high), high, limit)
+        low, high = np.where(below, low, -limit), np.where(above, high, limit)
     if not low.size or not (low < high).all():
         raise UnsupportedEnvironment(
             "action must have each lower bound below its upper bound, "

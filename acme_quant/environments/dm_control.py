@@ -12,10 +12,8 @@ import dm_env
 import numpy as np
 
 from acme_quant.environments import nearest
+from acme_quant.environments.actions import UNBOUNDED
 from acme_quant.environments.errors import UnknownEnvironment
-
-# MuJoCo's largest number (mjMAXVAL): the suite's bound of an actuator that has none.
-_UNBOUNDED = 1e10
 
 
 def make(name: str, seed: int, drawn: bool = False) -> dm_env.Environment:
@@ -38,7 +36,7 @@ def make(name: str, seed: int, drawn: bool = False) -> dm_env.Environment:
     if not drawn:
         _forgo_rendering(environment.physics)
     spec = environment.action_spec()
-    if (np.abs(spec.maximum) >= _UNBOUNDED).any():
+    if (np.abs(spec.maximum) >= UNBOUNDED).any():
         # Domain lqr: scaling to +-1e10 would blow up its physics at the first step,
         # so its actuators get the interval of all the other domains.
         bounded = spec.replace(minimum=-1.0, maximum=1.0)

@@ -14,6 +14,7 @@ from acme_quant.environments.errors import (
     EpisodeFailed,
     OutOfSpec,
     UnsupportedEnvironment,
+    in_one_line,
 )
 
 _DISCOUNTS = {0.0: np.float32(0.0), 1.0: np.float32(1.0)}
@@ -40,10 +41,12 @@ class EdgeEnvironment(dm_env.Environment):
           UnsupportedEnvironment: naming the field that we cannot serve.
         """
         self.environment = environment
-        self._actions = actions.adapt(environment.action_spec(), action_limit)
-        spec, self._read = observations.make_reader(environment.observation_spec())
-        self._observation_spec = spec
-        _check_reward_spec(environment.reward_spec())
+        spec = _declared(environment, "action_spec")
+        self._actions = actions.adapt(spec, action_limit)
+        spec = _declared(environment, "observation_spec")
+        self._observation_spec, self._read = observations.make_reader(spec)
+        observations.check_size(self._observation_spec)
+        _check_reward_spec(_declared(environment, "reward_spec"))
         self._resets = True
 
     def reset(self) -> dm_env.TimeStep:
@@ -57,8 +60,10 @@ class EdgeEnvironment(dm_env.Environment):
         self._resets = True
         try:
             timestep = self.environment.reset()
+        except (OutOfSpec, EpisodeFailed):  # It tells what it is itself.
+            raise
         except Exception as error:
-            raise EpisodeFailed(_words(error)) from error
+            raise EpisodeFailed(in_one_line(error)) from error
         observation = self._read(timestep.observation)
         self._resets = False
         return dm_env.TimeStep(dm_env.StepType.FIRST, None, None, observation)
@@ -80,8 +85,10 @@ class EdgeEnvironment(dm_env.Environment):
         written = self._actions.write(action)
         try:
             timestep = self.environment.step(written)
+        except (OutOfSpec, EpisodeFailed):
+            raise
         except Exception as error:  # Whatever it is, another episode may go well.
-            raise EpisodeFailed(_words(error)) from error
+            raise EpisodeFailed(in_one_line(error)) from error
         step_type, reward, discount, observation = timestep
         observation = self._read(observation)
         self._resets = step_type is dm_env.StepType.LAST
@@ -111,9 +118,18 @@ class EdgeEnvironment(dm_env.Environment):
         self.environment.close()
 
 
-def _words(error: Exception) -> str:
-    """Returns an error of the environment in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+def _declared(environment: dm_env.Environment, field: str) -> Any:
+    """Returns a spec of the environment.
+
+    Raises:
+      UnsupportedEnvironment: if it fails to tell.
+    """
+    try:
+        return getattr(environment, field)()
+    except Exception as error:
+        raise UnsupportedEnvironment(
+            f"{field}() failed: {in_one_line(error)}"
+        ) from error
 
 
 def _check_reward_spec(spec: Any) -> None:

@@ -21,3 +21,8 @@ class OutOfSpec(ValueError):
 
 class EpisodeFailed(RuntimeError):
     """The episode cannot go on (diverged physics, NaN); a reset starts another one."""
+
+
+def in_one_line(error: BaseException) -> str:
+    """Returns an error's type and words in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -11,7 +11,11 @@ from typing import Any, Callable
 import dm_env
 
 from acme_quant.environments import nearest
-from acme_quant.environments.errors import UnknownEnvironment, UnsupportedEnvironment
+from acme_quant.environments.errors import (
+    UnknownEnvironment,
+    UnsupportedEnvironment,
+    in_one_line,
+)
 
 
 def make(name: str, seed: int) -> dm_env.Environment:
@@ -28,17 +32,15 @@ def make(name: str, seed: int) -> dm_env.Environment:
     factory = _find(name)
     try:
         environment = factory(seed=seed) if _takes_seed(factory) else factory()
-    except Exception as error:
-        raise UnsupportedEnvironment(
-            f"{name} failed: {type(error).__name__}: {error}"
-        ) from error
+    except (Exception, SystemExit) as error:  # Its exit code may be 0.
+        raise UnsupportedEnvironment(f"{name} failed: {in_one_line(error)}") from error
     if isinstance(environment, dm_env.Environment):
         return environment
     gymnasium = sys.modules.get("gymnasium")
     if gymnasium and isinstance(environment, gymnasium.Env):
         from acme_quant.environments import gym
 
-        return gym.GymEnvironment(environment, seed)
+        return gym.adapt(environment, name, seed)
     raise UnsupportedEnvironment(
         f"{name} must return a dm_env.Environment or a gymnasium.Env, "
         f"got {type(environment).__name__}."
@@ -62,9 +64,9 @@ def _find(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnsupportedEnvironment(
-            f"importing {module_name} failed: {type(error).__name__}: {error}"
+            f"{name}: importing {module_name} failed: {in_one_line(error)}"
         ) from error
     factory = getattr(module, attribute, None)
     if not callable(factory):

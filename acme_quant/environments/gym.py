@@ -16,7 +16,12 @@ from dm_env import specs
 from gymnasium import spaces
 
 from acme_quant.environments import nearest
-from acme_quant.environments.errors import UnknownEnvironment, UnsupportedEnvironment
+from acme_quant.environments.errors import (
+    OutOfSpec,
+    UnknownEnvironment,
+    UnsupportedEnvironment,
+    in_one_line,
+)
 
 
 class GymEnvironment(dm_env.Environment):
@@ -31,8 +36,8 @@ class GymEnvironment(dm_env.Environment):
         self.environment = environment
         self._seed: int | None = seed % 2**31
         self._resets = True
-        self._action_spec = _action_spec(environment.action_space)
-        space = environment.observation_space
+        self._action_spec = _action_spec(_space(environment, "action_space"))
+        space = _space(environment, "observation_space")
         self._observation_spec, self._encode = _observation(space, "observation")
 
     def reset(self) -> dm_env.TimeStep:
@@ -75,7 +80,7 @@ def make(name: str, seed: int) -> GymEnvironment:
         # The checker's assertions cost a third of a small environment's step, and the
         # edge checks what we rely on.
         environment = gymnasium.make(name, disable_env_checker=True)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A malformed ID raises the bare base class.
         malformed = type(error) is gymnasium.error.Error
         unknown = (gymnasium.error.UnregisteredEnv, ModuleNotFoundError)
@@ -85,14 +90,41 @@ def make(name: str, seed: int) -> GymEnvironment:
                 f"{nearest.suggest('gym:' + name, names())}."
             ) from error
         raise UnsupportedEnvironment(
-            f"gym:{name} cannot be made: {type(error).__name__}: {error}"
+            f"gym:{name} cannot be made: {in_one_line(error)}"
         ) from error
-    return GymEnvironment(environment, seed)
+    return adapt(environment, f"gym:{name}", seed)
+
+
+def adapt(environment: gymnasium.Env, name: str, seed: int) -> GymEnvironment:
+    """Returns the wrapped `environment`, which is called `name`.
+
+    Raises:
+      UnsupportedEnvironment: naming it and the space that we cannot serve.
+    """
+    try:
+        return GymEnvironment(environment, seed)
+    except UnsupportedEnvironment as error:
+        environment.close()
+        raise UnsupportedEnvironment(f"{name}: {error}") from error
 
 
 def names() -> list[str]:
     """Returns the names of all registered environments."""
     return [f"gym:{name}" for name in gymnasium.registry]
+
+
+def _space(environment: gymnasium.Env, field: str) -> gymnasium.Space:
+    """Returns a space of the environment.
+
+    Raises:
+      UnsupportedEnvironment: if it has none, or fails to tell.
+    """
+    try:
+        return getattr(environment, field)
+    except Exception as error:
+        raise UnsupportedEnvironment(
+            f"{field} cannot be read: {in_one_line(error)}"
+        ) from error
 
 
 def _action_spec(space: gymnasium.Space) -> specs.BoundedArray:
@@ -121,7 +153,9 @@ def _observation(space: gymnasium.Space, path: str) -> tuple[Any, Callable]:
       UnsupportedEnvironment: naming the field of any other space.
     """
     if isinstance(space, spaces.Discrete):
-        return specs.Array((int(space.n),), np.float32, name=path), _one_hot(space)
+        return specs.Array((int(space.n),), np.float32, name=path), _one_hot(
+            space, path
+        )
     if isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
         return specs.Array(space.shape, space.dtype, name=path), _identity
     if isinstance(space, spaces.Dict):
@@ -141,10 +175,20 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _one_hot(space: spaces.Discrete) -> Callable[[Any], np.ndarray]:
+def _one_hot(space: spaces.Discrete, path: str) -> Callable[[Any], np.ndarray]:
     rows = np.eye(int(space.n), dtype=np.float32)
-    start = int(space.start)
-    return lambda value: rows[int(value) - start]
+    start, stop = int(space.start), int(space.start + space.n)
+
+    def encode(value: Any) -> np.ndarray:
+        try:
+            index = int(value)
+        except (TypeError, ValueError):
+            index = stop
+        if not start <= index < stop:
+            raise OutOfSpec(f"{path} must lie in {start}..{stop - 1}, got {value!r}.")
+        return rows[index - start]
+
+    return encode
 
 
 def _in_mapping(encoders: dict[str, Callable]) -> Callable[[Any], Any]:

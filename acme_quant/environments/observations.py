@@ -50,6 +50,24 @@ def make_reader(spec: Any, path: str = "observation") -> tuple[Any, Reader]:
     return specs.Array(field.shape, field.dtype, name=spec.name or path), field.read
 
 
+def check_size(spec: Any) -> None:
+    """Checks that an observation of `spec`, as `make_reader` has it, holds a number.
+
+    Raises:
+      UnsupportedEnvironment: if there is nothing for a policy to see.
+    """
+    if not _size(spec):
+        raise UnsupportedEnvironment(
+            f"observation must hold at least one number, got {spec!r}."
+        )
+
+
+def _size(spec: Any) -> int:
+    if isinstance(spec, dict):
+        return sum(map(_size, spec.values()))
+    return sum(map(_size, spec)) if isinstance(spec, tuple) else math.prod(spec.shape)
+
+
 class Field:
     """One array of the observation."""
 
