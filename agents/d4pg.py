@@ -194,10 +194,12 @@ def make_slots(learner: Any) -> None:
 
 
 def make_acme_policy(
-    networks: acme_d4pg.D4PGNetworks, spec: specs.EnvironmentSpec, config: Config
+    networks: acme_d4pg.D4PGNetworks,
+    spec: specs.EnvironmentSpec,
+    exploration: GaussianNoise,
 ) -> snt.Module:
-    """Returns the stochastic module that Acme's own actor runs."""
-    return networks.make_policy(spec, config.sigma)
+    """Returns the module that Acme's own actor runs: it explores as ours would."""
+    return networks.make_policy(spec, exploration.sigma)
 
 
 def make_adders(

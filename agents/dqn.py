@@ -205,15 +205,15 @@ def make_learner(
 
 
 def make_acme_policy(
-    networks: snt.Sequential, spec: specs.EnvironmentSpec, config: Config
+    networks: snt.Sequential, spec: specs.EnvironmentSpec, exploration: EpsilonGreedy
 ) -> snt.Module:
-    """Returns the epsilon-greedy module that Acme's own actor runs."""
+    """Returns the module that Acme's own actor runs: it explores as ours would."""
     import sonnet as snt
 
     from acme_quant.agents import q_networks
 
     del spec
-    return snt.Sequential([networks, q_networks.EpsilonGreedyHead(config.epsilon)])
+    return snt.Sequential([networks, q_networks.EpsilonGreedyHead(exploration)])
 
 
 def make_adders(

@@ -47,14 +47,31 @@ class EpsilonGreedyHead(snt.Module):
     `exploration` is the same rule for ours.
     """
 
-    def __init__(self, epsilon: float) -> None:
-        """Initializes the head with the probability of a random action."""
+    # Where a schedule is, is no weight of the network: no learner could send it.
+    _TF_MODULE_IGNORED_PROPERTIES = frozenset(
+        ("_calls", *snt.Module._TF_MODULE_IGNORED_PROPERTIES)
+    )
+
+    def __init__(self, exploration: EpsilonGreedy) -> None:
+        """Initializes the head with the rule that it follows, from where that is."""
         super().__init__()
-        self.exploration = EpsilonGreedy(epsilon)
+        self.exploration = exploration
+        if exploration.decay_steps:
+            steps = exploration.state()["steps"]
+            self._calls = tf.Variable(steps, trainable=False, dtype=tf.int64)
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
         """Returns actions int32 [B] for values float32 [B, actions]."""
-        return trfl.epsilon_greedy(values, epsilon=self.exploration.epsilon).sample()
+        return trfl.epsilon_greedy(values, epsilon=self._epsilon()).sample()
+
+    def _epsilon(self) -> float | tf.Tensor:
+        """Returns this call's epsilon, and counts the call if it makes a difference."""
+        decay_steps = self.exploration.decay_steps
+        if not decay_steps:
+            return self.exploration.epsilon
+        calls = self._calls.assign_add(1) - 1
+        done = tf.cast(tf.minimum(calls, decay_steps), tf.float32) / decay_steps
+        return self.exploration.epsilon_after(done)
 
 
 def scale(field: tf.Tensor) -> tf.Tensor:

@@ -20,7 +20,7 @@ from acme_quant.timing import ADDER, ENVIRONMENT, INFERENCE, LOOP, UPDATE, Stage
 
 
 def make(
-    run: Run, spec: Any, learner: Any, adder: Any, *, exploring: bool
+    run: Run, spec: Any, learner: Any, adder: Any, exploration: Any = None
 ) -> actors.FeedForwardActor:
     """Returns the actor of Acme's TensorFlow agents.
 
@@ -29,18 +29,18 @@ def make(
       spec: the environment's specs.
       learner: a Courier client of the learner.
       adder: Acme's adder; None for an evaluator.
-      exploring: whether the policy explores.
+      exploration: the agent's rule for this actor; None for an evaluator.
     """
     networks = run.agent.make_networks(spec, run.agent_config)
     client = variable_utils.VariableClient(
         learner,
         {"policy": run.agent.policy_module(networks).variables},
-        update_period=run.config.update_period if exploring else 1,
+        update_period=run.config.update_period if exploration else 1,
     )
     client.update_and_wait()
     policy = (
-        run.agent.make_acme_policy(networks, spec, run.agent_config)
-        if exploring
+        run.agent.make_acme_policy(networks, spec, exploration)
+        if exploration
         else run.agent.policy_module(networks)
     )
     return actors.FeedForwardActor(policy, adder, client)

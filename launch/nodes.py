@@ -284,7 +284,12 @@ def _acme_loop(
     adder = run.agent.make_acme_builder(run.agent_config).make_adder(
         reverb.Client(replay)
     )
-    actor = acme_actor.make(run, spec, learner, adder, exploring=True)
+    exploration = run.agent.exploration(
+        spec, run.agent_config, index, run.config.num_actors
+    )
+    if hasattr(exploration, "set_state"):
+        exploration.set_state({"steps": life.steps_before})
+    actor = acme_actor.make(run, spec, learner, adder, exploration)
     return acme_actor.Loop(environment, actor, counter, logger)
 
 
@@ -318,7 +323,7 @@ def make_evaluator(
     else:
         from acme_quant.launch import acme_actor
 
-        actor = acme_actor.make(run, spec, policies, None, exploring=False)
+        actor = acme_actor.make(run, spec, policies, None)
         greedy = run.agent.greedy(spec)
         evaluated = evaluation.AcmePolicies(actor, policies, greedy)
     drawer = Drawer(counter, EVALUATOR)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from acme import core
+from acme import core, specs
 from acme.testing import fakes
 from acme.utils import loggers
 
-from acme_quant import exploration, timing
+from acme_quant import builder, exploration, timing
+from acme_quant.agents import d4pg
 from acme_quant.launch import acme_actor, evaluation
 
 ACT_S = 0.004
@@ -47,8 +48,6 @@ def rows() -> list[dict[str, Any]]:
     environment = fakes.ContinuousEnvironment(
         episode_length=EPISODE, bounded=True, action_dim=1, observation_dim=2
     )
-    from acme import specs
-
     stop, logger = threading.Event(), loggers.InMemoryLogger()
     actor = SlowActor(specs.make_environment_spec(environment), stop)
     acme_actor.Loop(environment, actor, None, logger).run(stop)
@@ -66,6 +65,20 @@ def test_every_stage_of_acmes_loop_is_timed(rows: list[dict[str, Any]]) -> None:
         assert all(us >= 0 for us in stages)
         # All of an episode belongs to some stage, so the speed follows from the sum.
         assert sum(stages) >= 0.9e6 / row["steps_per_second"]
+
+
+def test_acmes_d4pg_actors_have_the_sigmas_of_ours() -> None:
+    environment = fakes.ContinuousEnvironment(
+        bounded=True, action_dim=1, observation_dim=2
+    )
+    spec = specs.make_environment_spec(environment)
+    config = d4pg.Config((8,), (8,), sigma=0.2, sigma_spread=0.5)
+    networks = d4pg.make_networks(spec, config)
+    for index, sigma in enumerate((0.1, 0.3)):
+        ours = d4pg.exploration(spec, config, index, 2)
+        policy = d4pg.make_acme_policy(networks, spec, ours)
+        _, theirs = builder.split_exploration(policy)
+        assert theirs.sigma == pytest.approx(sigma) == ours.sigma
 
 
 def test_evaluator_acts_by_the_best_of_acmes_values() -> None:

@@ -178,6 +178,22 @@ def test_epsilon_falls_from_one_when_a_decay_is_asked_for() -> None:
     assert explore.epsilon == 1.0
 
 
+def test_acmes_actor_explores_by_the_same_rule_from_the_same_step() -> None:
+    spec, config = make_spec(ROW), dqn.Config(epsilon=0.1, epsilon_decay_steps=10)
+    ours, theirs = (dqn.exploration(spec, config, 1, 2) for _ in range(2))
+    for explore in (ours, theirs):
+        explore.set_state({"steps": 4})
+    network = dqn.make_networks(spec, config)
+    policy = dqn.make_acme_policy(network, spec, theirs)
+    levels, rng = tf.function(policy._layers[-1]._epsilon), np.random.default_rng(0)
+    for _ in range(10):
+        # Acme's are float32.
+        assert float(levels()) == pytest.approx(ours.epsilon, abs=1e-6)
+        ours(np.zeros(3, np.float32), rng)
+    # What the actor asks the learner for are the network's variables alone.
+    assert len(policy.variables) == len(network.variables)
+
+
 @pytest.fixture(scope="module")
 def replay() -> Any:
     """Yields builder, server and client, replay filled by Acme's actor and adder."""
@@ -187,7 +203,8 @@ def replay() -> Any:
     client = reverb.Client(f"localhost:{server.port}")
     network = dqn.make_networks(spec, SMALL)
     actor = builder.make_actor(
-        dqn.make_acme_policy(network, spec, SMALL), builder.make_adder(client)
+        dqn.make_acme_policy(network, spec, dqn.exploration(spec, SMALL, 0, 1)),
+        builder.make_adder(client),
     )
     environment = EdgeEnvironment(Chain())
     for _ in range(EPISODES):
@@ -268,7 +285,7 @@ def test_a_wrapped_dqn_builder_reads_epsilon_off_the_behaviour_network() -> None
     builder = acme_quant.QuantizedBuilder(dqn.make_acme_builder(SMALL))
     builder.make_replay_tables(spec)
     network = dqn.make_networks(spec, SMALL)
-    greedy = dqn.make_acme_policy(network, spec, dqn.Config(epsilon=0.0))
+    greedy = dqn.make_acme_policy(network, spec, dqn.greedy(spec))
     action = builder.make_actor(greedy).select_action(np.ones(4, np.float32))
     values = network(tf.ones((1, 4))).numpy()[0]
     assert action.dtype == np.int32 and values[action] >= values.max() - 0.05

@@ -164,7 +164,9 @@ def acme_loop(plan: Plan, index: int, address: str, folder: str) -> AcmeLoop:
     environment = make_environment(plan, index)
     spec = specs.make_environment_spec(environment)
     agent, config = agent_of(spec, plan.hidden)
-    policy = agent.make_acme_policy(agent.make_networks(spec, config), spec, config)
+    networks = agent.make_networks(spec, config)
+    explores = agent.exploration(spec, config, 0, 1)
+    policy = agent.make_acme_policy(networks, spec, explores)
     adder = adders.NStepTransitionAdder(
         reverb.Client(address),
         config.n_step,
