@@ -19,6 +19,7 @@ from acme import core
 from acme.utils import counting, loggers
 
 from acme_quant.environments import EpisodeFailed
+from acme_quant.environments.errors import MAX_FAILURES_IN_A_ROW
 from acme_quant.timing import (
     ADDER,
     ENVIRONMENT,
@@ -31,7 +32,6 @@ from acme_quant.vector_environment import split
 
 # A limit on steps is kept to what an actor does in this time, not in an episode.
 COUNT_PERIOD_S = 0.5
-MAX_FAILURES_IN_A_ROW = 10
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
@@ -242,19 +242,13 @@ class VectorEnvironmentLoop(_Loop):
         environment, actor, clock = self._environment, self._actor, self.clock
         record = self._record
         episodes = _Episodes(environment.num_envs)
-        batch = environment.reset()
-        clock.lap(ENVIRONMENT)
-        actor.observe(None, split(batch))
-        clock.lap(ADDER)
+        batch = self._advance(environment.reset)
+        self._observe(None, batch)
         live = batch.step_type != _LAST
         while not self._stop.is_set() and not enough(episodes.done, episodes.steps):
             actions = actor.select_actions(batch.observation, live)
-            batch = environment.step(actions)
-            clock.lap(ENVIRONMENT)
-            actor.observe(actions, split(batch))
-            clock.lap(ADDER)
-            for error in environment.take_failures():
-                record.failure(error)
+            batch = self._advance(environment.step, actions)
+            self._observe(actions, batch)
             stepped = batch.step_type != _FIRST
             steps = int(stepped.sum())
             clock.lap(LOOP)
@@ -267,6 +261,24 @@ class VectorEnvironmentLoop(_Loop):
             for finished in episodes.advance(batch, stepped, live):
                 record.write(record.episode(*finished))
             clock.lap(LOOP)
+
+    def _advance(
+        self, move: Callable[..., dm_env.TimeStep], *actions: np.ndarray
+    ) -> dm_env.TimeStep:
+        """Moves all; counts the episodes that failed even if one cannot go on."""
+        try:
+            return move(*actions)
+        finally:
+            self.clock.lap(ENVIRONMENT)
+            for error in self._environment.take_failures():
+                self._record.failure(error)
+
+    def _observe(self, actions: Optional[np.ndarray], batch: dm_env.TimeStep) -> None:
+        """Tells the actor; taking the batch apart is the loop's time."""
+        timesteps = split(batch)
+        self.clock.lap(LOOP)
+        self._actor.observe(actions, timesteps)
+        self.clock.lap(ADDER)
 
 
 class _Episodes:

@@ -21,6 +21,7 @@ from dm_env import specs
 
 from acme_quant import environments
 from acme_quant.environments import envpool_dm
+from acme_quant.environments.errors import MAX_FAILURES_IN_A_ROW
 
 ENVPOOL_PREFIX = "envpool_dm:"
 _STEP_TYPES = tuple(dm_env.StepType)
@@ -57,7 +58,8 @@ def make_vector_environment(
 class ListEnvironment:
     """Steps a list of environments one after the other.
 
-    An environment whose episode fails starts a new one, and the loop sees a FIRST.
+    An environment whose episode fails starts a new one, and the loop sees a FIRST. One
+    that cannot start as often as MAX_FAILURES_IN_A_ROW raises its last EpisodeFailed.
     """
 
     def __init__(self, members: Sequence[dm_env.Environment]) -> None:
@@ -72,7 +74,7 @@ class ListEnvironment:
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode in every environment."""
-        return _stack([member.reset() for member in self._members])
+        return _stack([self._start(member) for member in self._members])
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
         """Steps environment i with `actions[i]`."""
@@ -111,7 +113,15 @@ class ListEnvironment:
             return member.step(action)
         except environments.EpisodeFailed as error:
             self._failures.append(error)
-            return member.reset()
+        return self._start(member)
+
+    def _start(self, member: dm_env.Environment) -> dm_env.TimeStep:
+        for _ in range(MAX_FAILURES_IN_A_ROW):
+            try:
+                return member.reset()
+            except environments.EpisodeFailed as error:
+                self._failures.append(error)
+        raise self._failures[-1]
 
 
 def split(timesteps: dm_env.TimeStep) -> list[dm_env.TimeStep]:

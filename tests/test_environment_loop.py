@@ -6,6 +6,7 @@ import threading
 import time
 
 import acme
+import dm_env
 import loop_parts
 import numpy as np
 import pytest
@@ -277,6 +278,50 @@ def test_vector_whose_member_always_fails_is_given_up() -> None:
     with pytest.raises(environments.EpisodeFailed):
         loop.run(num_episodes=3)
     assert parts["counter"].get_counts()["failed_episodes"] == 10
+
+
+class StartsBadly(loop_parts.CountingEnvironment):
+    """Fails at its first resets, and at so many after each whole episode."""
+
+    def __init__(self, length: int, failures: int) -> None:
+        super().__init__(length)
+        self._failures = self._left = failures
+
+    def reset(self) -> dm_env.TimeStep:
+        if self._left:
+            self._left -= 1
+            raise environments.EpisodeFailed("the cart is stuck")
+        self._left = self._failures
+        return super().reset()
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_nine_failed_resets_in_a_row_are_tolerated_and_counted(vector: bool) -> None:
+    member = StartsBadly(2, failures=9)
+    loop, parts = make_vector_loop([member]) if vector else make_loop(member)
+    loop.run(num_episodes=2)
+    counts = parts["counter"].get_counts()
+    assert counts == {"episodes": 2, "failed_episodes": 18, "steps": 4}
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_ten_failed_resets_in_a_row_end_the_run(vector: bool) -> None:
+    member = StartsBadly(2, failures=10)
+    loop, parts = make_vector_loop([member]) if vector else make_loop(member)
+    with pytest.raises(environments.EpisodeFailed, match="the cart is stuck"):
+        loop.run(num_episodes=1)
+    assert parts["counter"].get_counts()["failed_episodes"] == 10
+
+
+def test_taking_a_batch_apart_is_the_loops_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environment_loop, "split", vector_environment.split)
+    times = _slow(environment_loop, "split")  # Undone by monkeypatch.
+    loop, _ = make_vector_loop([loop_parts.CountingEnvironment(4)])
+    loop.run(num_episodes=2)
+    assert loop.clock.seconds[timing.LOOP] >= sum(times) > 0.02
+    assert loop.clock.seconds[timing.ADDER] < sum(times)
 
 
 def test_stop_ends_a_vector_loop() -> None:

@@ -6,6 +6,9 @@ episode: the loop counts it and goes on.
 
 from __future__ import annotations
 
+# Episodes that may fail one after the other before a run is given up.
+MAX_FAILURES_IN_A_ROW = 10
+
 
 class UnknownEnvironment(ValueError):
     """The name given is no environment that we can make."""
