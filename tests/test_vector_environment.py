@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from acme_quant import environments, vector_environment
+from acme_quant.environments import envpool_dm
 from acme_quant.vector_environment import make_vector_environment
 
 
@@ -149,6 +150,94 @@ def test_envpool_gets_actions_clipped_and_scaled_to_its_bounds(
     pool.step(np.array(rows, np.float32))
     np.testing.assert_array_equal(sent[0], np.array(written, np.float32))
     pool.close()
+
+
+def test_a_nan_action_fails_the_episode_of_its_envpool_member() -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment("envpool_dm:Pendulum-v1", 3, seed=1)
+    alone = make_vector_environment("envpool_dm:Pendulum-v1", 3, seed=1)
+    pool.reset(), alone.reset()
+    actions = np.zeros((3, 1), np.float32)
+    pool.step(actions), alone.step(actions)
+    actions[1] = np.nan
+    batch = pool.step(actions)
+    assert [str(error) for error in pool.take_failures()] == ["action is NaN."]
+    assert pool.take_failures() == []
+    assert batch.step_type.tolist() == [1, 0, 1]
+    others = alone.step(np.zeros((3, 1), np.float32))
+    np.testing.assert_array_equal(batch.observation[::2], others.observation[::2])
+    batch = pool.step(np.zeros((3, 1), np.float32))
+    assert batch.step_type.tolist() == [1, 1, 1]
+    assert np.isfinite(batch.observation).all()
+    # The member's limit of 200 steps counts from its new start, two steps later.
+    seen = [pool.step(np.zeros((3, 1), np.float32)) for _ in range(199)]
+    assert seen[196].step_type.tolist() == [2, 1, 2]
+    assert seen[198].step_type.tolist() == [1, 2, 1]
+    assert seen[196].discount[0] == seen[198].discount[1] == 1
+    pool.close()
+
+
+def test_a_nan_action_that_only_starts_an_episode_fails_nothing() -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment("envpool_dm:Pendulum-v1", 1, seed=1)
+    batch = pool.reset()
+    while batch.step_type[0] != dm_env.StepType.LAST:
+        batch = pool.step(np.zeros((1, 1), np.float32))
+    batch = pool.step(np.full((1, 1), np.nan, np.float32))
+    assert batch.step_type[0] == dm_env.StepType.FIRST
+    assert pool.take_failures() == []
+    pool.close()
+
+
+def _poison(pool: envpool_dm.Pool, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Lets the first row of the next time steps that are read be infinite."""
+    read, left = pool._read, [times]
+
+    def poisoned(timestep: object) -> dm_env.TimeStep:
+        batch = read(timestep)
+        if left[0]:
+            left[0] -= 1
+            batch.observation["velocity"][0, 1] = np.inf
+        return batch
+
+    monkeypatch.setattr(pool, "_read", poisoned)
+
+
+WORDS = "observation.velocity is not finite."
+
+
+def test_an_infinite_observation_fails_the_episode_of_its_envpool_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment("envpool_dm:CheetahRun-v1", 2, seed=1)
+    pool.reset()
+    actions = np.zeros((2, 6), np.float32)
+    _poison(pool, monkeypatch, 2)  # The step, and the first start after it.
+    batch = pool.step(actions)
+    assert [str(error) for error in pool.take_failures()] == [WORDS] * 2
+    assert batch.step_type.tolist() == [0, 1]
+    assert np.isfinite(batch.observation["velocity"]).all()
+    _poison(pool, monkeypatch, 99)
+    with pytest.raises(environments.EpisodeFailed, match="velocity is not finite"):
+        pool.reset()
+    assert len(pool.take_failures()) == 10
+    pool.close()
+
+
+def test_an_infinite_observation_fails_the_episode_of_a_pool_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("envpool")
+    single = environments.make_environment("envpool_dm:CheetahRun-v1", seed=1)
+    single.reset()
+    _poison(single.environment._pool, monkeypatch, 1)
+    with pytest.raises(environments.EpisodeFailed) as caught:
+        single.step(np.zeros(6, np.float32))
+    assert str(caught.value) == WORDS
+    assert single.reset().first()
+    assert single.step(np.zeros(6, np.float32)).mid()
+    single.close()
 
 
 def test_unknown_envpool_task_is_refused() -> None:

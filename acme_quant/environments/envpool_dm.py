@@ -13,10 +13,17 @@ from typing import Any, Callable
 
 import dm_env
 import numpy as np
+import tree
 from dm_env import specs
 
 from acme_quant.environments import actions, nearest
-from acme_quant.environments.errors import UnknownEnvironment, UnsupportedEnvironment
+from acme_quant.environments.actions import NAN_ACTION
+from acme_quant.environments.errors import (
+    MAX_FAILURES_IN_A_ROW,
+    EpisodeFailed,
+    UnknownEnvironment,
+    UnsupportedEnvironment,
+)
 
 _FIRST, _LAST = int(dm_env.StepType.FIRST), int(dm_env.StepType.LAST)
 
@@ -80,18 +87,40 @@ class Pool:
         self._scale, self._action_spec = _actions(task, self._pool.action_spec())
         self._max_steps = self._pool.config["max_episode_steps"]
         self._steps = np.zeros(num_envs, np.int64)  # Of the running episodes.
+        self._failures: list[EpisodeFailed] = []
 
     def reset(self) -> dm_env.TimeStep:
-        """Starts an episode in every environment."""
-        return self._read(self._pool.reset())
+        """Starts an episode in every environment.
+
+        Raises:
+          EpisodeFailed: if one failed at as many starts as MAX_FAILURES_IN_A_ROW.
+        """
+        return self._bound(self._restart(self._read(self._pool.reset()), {}))
 
     def step(self, actions: np.ndarray) -> dm_env.TimeStep:
-        """Steps environment i with `actions[i]`."""
-        return self._read(self._pool.step(self._scale(actions)))
+        """Steps environment i with `actions[i]`.
 
-    def take_failures(self) -> list[Exception]:
-        """Returns none: EnvPool does not tell of episodes that failed."""
-        return []
+        An environment whose action is NaN, or whose observation or reward is not
+        finite, starts a new episode: its time step is a FIRST.
+
+        Raises:
+          EpisodeFailed: if one failed at as many starts as MAX_FAILURES_IN_A_ROW.
+        """
+        nan = np.isnan(actions)
+        if not nan.any():
+            timestep, failed = self._read(self._pool.step(self._scale(actions))), {}
+        else:
+            # The others must go on, so that the pool gets a number in its place.
+            numbers = self._scale(np.where(nan, np.float32(0), actions))
+            timestep = self._read(self._pool.step(numbers))
+            nan = nan.any(axis=1) & (timestep.step_type != _FIRST)  # Was not needed.
+            failed = dict.fromkeys(np.flatnonzero(nan), NAN_ACTION)
+        return self._bound(self._restart(timestep, failed))
+
+    def take_failures(self) -> list[EpisodeFailed]:
+        """Returns why episodes failed since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
 
     def observation_spec(self) -> Any:
         """Returns a dict of specs by field; an array's spec if it is the only one."""
@@ -117,11 +146,7 @@ class Pool:
         self._pool.close()
 
     def _read(self, timestep: Any) -> dm_env.TimeStep:
-        """Casts what the pool returned, and mends the discount at a step limit.
-
-        An episode that terminates in the very step of its limit counts as cut short:
-        EnvPool cannot tell the two apart.
-        """
+        """Casts what the pool returned."""
         state = timestep.observation
         if self._fields:
             observation: Any = {
@@ -130,11 +155,38 @@ class Pool:
             }
         else:
             observation = _channels_last(state.obs)
+        return dm_env.TimeStep(
+            timestep.step_type, timestep.reward, timestep.discount, observation
+        )
+
+    def _restart(
+        self, timestep: dm_env.TimeStep, failed: dict[int, str]
+    ) -> dm_env.TimeStep:
+        """Starts the environments anew that failed: {index: why}, or not finite."""
+        failed = {**_not_finite(timestep), **failed}
+        for _ in range(MAX_FAILURES_IN_A_ROW):
+            if not failed:
+                return timestep
+            self._failures += map(EpisodeFailed, failed.values())
+            rows = np.array(list(failed), np.int32)
+            fresh = self._read(self._pool.reset(rows))
+            timestep = tree.map_structure(
+                lambda old, new, rows=rows: _replaced(old, rows, new), timestep, fresh
+            )
+            failed = _not_finite(timestep)
+        raise self._failures[-1]
+
+    def _bound(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+        """Counts a step, and mends the discount where an episode met its limit.
+
+        An episode that terminates in the very step of its limit counts as cut short:
+        EnvPool cannot tell the two apart.
+        """
         step_type = timestep.step_type
         self._steps = np.where(step_type == _FIRST, 0, self._steps + 1)
         cut = (step_type == _LAST) & (self._steps >= self._max_steps)
         discount = np.where(cut, np.float32(1), timestep.discount)
-        return dm_env.TimeStep(step_type, timestep.reward, discount, observation)
+        return timestep._replace(discount=discount)
 
 
 class PoolOfOne(dm_env.Environment):
@@ -145,12 +197,23 @@ class PoolOfOne(dm_env.Environment):
         self._pool = pool
 
     def reset(self) -> dm_env.TimeStep:
-        """Starts an episode."""
-        return dm_env.restart(_first(self._pool.reset().observation))
+        """Starts an episode.
+
+        Raises:
+          EpisodeFailed: if what comes back is not finite.
+        """
+        batch = self._pool.reset()
+        self._tell_failure()
+        return dm_env.restart(_first(batch.observation))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        """Takes one action; after an episode's end it starts the next one instead."""
+        """Takes one action; after an episode's end it starts the next one instead.
+
+        Raises:
+          EpisodeFailed: if the action is NaN or what comes back is not finite.
+        """
         batch = self._pool.step(np.asarray(action)[None])
+        self._tell_failure()
         return dm_env.TimeStep(
             dm_env.StepType(batch.step_type[0]),
             batch.reward[0],
@@ -169,6 +232,36 @@ class PoolOfOne(dm_env.Environment):
     def close(self) -> None:
         """Closes the pool."""
         self._pool.close()
+
+    def _tell_failure(self) -> None:
+        for error in self._pool.take_failures():
+            raise error
+
+
+def _not_finite(timestep: dm_env.TimeStep) -> dict[int, str]:
+    """Returns {index: what} of the environments with a number that is not finite."""
+    observation, found = timestep.observation, {}
+    if not isinstance(observation, dict):
+        fields = {"observation": observation}
+    else:
+        fields = {f"observation.{key}": rows for key, rows in observation.items()}
+    for path, rows in (*fields.items(), ("reward", timestep.reward)):
+        if rows.dtype == np.uint8:
+            continue
+        finite = np.isfinite(rows)
+        if not finite.all():
+            whole = finite.reshape(len(rows), -1).all(axis=1)
+            found.update(
+                dict.fromkeys(np.flatnonzero(~whole), f"{path} is not finite.")
+            )
+    return found
+
+
+def _replaced(batch: np.ndarray, rows: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+    """Returns a copy of `batch` that has `fresh` at `rows`."""
+    batch = batch.copy()
+    batch[rows] = fresh
+    return batch
 
 
 def _actions(
