@@ -225,6 +225,26 @@ def test_an_infinite_observation_fails_the_episode_of_its_envpool_member(
     pool.close()
 
 
+def test_only_the_reward_of_a_step_can_fail_an_envpool_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("envpool")
+    pool = make_vector_environment("envpool_dm:CheetahRun-v1", 2, seed=1)
+    read = pool._read
+
+    def poisoned(timestep: object) -> dm_env.TimeStep:
+        batch = read(timestep)
+        return batch._replace(reward=np.full_like(batch.reward, np.nan))
+
+    monkeypatch.setattr(pool, "_read", poisoned)
+    pool.reset()
+    assert pool.take_failures() == []
+    batch = pool.step(np.zeros((2, 6), np.float32))
+    assert batch.step_type.tolist() == [0, 0]
+    assert [str(e) for e in pool.take_failures()] == ["reward is not finite."] * 2
+    pool.close()
+
+
 def test_an_infinite_observation_fails_the_episode_of_a_pool_of_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -245,7 +245,9 @@ def _not_finite(timestep: dm_env.TimeStep) -> dict[int, str]:
         fields = {"observation": observation}
     else:
         fields = {f"observation.{key}": rows for key, rows in observation.items()}
-    for path, rows in (*fields.items(), ("reward", timestep.reward)):
+    # EnvPool leaves the reward of a FIRST as the memory was.
+    reward = np.where(timestep.step_type == _FIRST, 0, timestep.reward)
+    for path, rows in (*fields.items(), ("reward", reward)):
         if rows.dtype == np.uint8:
             continue
         finite = np.isfinite(rows)
