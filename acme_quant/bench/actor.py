@@ -8,10 +8,12 @@ The policy is frozen and nobody learns. Arms: `acme` is Acme's FeedForwardActor,
 adder and environment loop; `float32` and `int8` are ours. Of a line, steps/s is the sum
 over the actors; microseconds are per environment step, their mean over the actors, of
 the whole loop first and then of its parts. Promised ratios come last, and of int8 the
-share of a step that `update` takes: pulls, counters, logging and timing. Before a line
-is printed, replay must have received every transition the environments made. `cpu` is
-the processor time of the whole process per step, with gRPC's threads; `replay` that of
-the server per item. Start-up is from an actor's process start to its first action.
+share of a step that `update` takes: counters, the ends of episodes, timing and the loop
+itself. A frozen policy is not pulled, and nothing is written to files: what these cost
+stands in the columns `us_update` and `us_loop` of a run's CSV. Before a line is
+printed, replay must have received every transition the environments made. `cpu` is the
+processor time of the whole process per step, with gRPC's threads; `replay` that of the
+server per item. Start-up is from an actor's process start to its first action.
 """
 
 from __future__ import annotations
