@@ -143,8 +143,11 @@ class Training:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"no end in {within_s} s: {self.output()}") from None
         seconds = time.monotonic() - began
+        # A killed process is gone before the kernel has closed all that it had open.
         deadline = time.monotonic() + 2.0
-        while any(map(psutil.pid_exists, nodes)) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and (
+            any(map(psutil.pid_exists, nodes)) or self._ports & _listening(None)
+        ):
             time.sleep(0.02)
         assert not self.nodes()
         assert not self._ports & _listening(None)
