@@ -126,19 +126,27 @@ class ListEnvironment:
 
 def split(timesteps: dm_env.TimeStep) -> list[dm_env.TimeStep]:
     """Returns the N time steps in a batch of them."""
-    observations = timesteps.observation
-    if not isinstance(observations, np.ndarray):
-        leaves = tree.flatten(observations)
-        observations = [tree.unflatten_as(observations, row) for row in zip(*leaves)]
     return [
         dm_env.TimeStep(_STEP_TYPES[step_type], reward, discount, observation)
         for step_type, reward, discount, observation in zip(
             timesteps.step_type.tolist(),
             timesteps.reward,
             timesteps.discount,
-            observations,
+            _rows(timesteps.observation),
         )
     ]
+
+
+def _rows(batch: Any) -> Any:
+    """Returns the N observations in a batch: dicts and tuples, as at the edge.
+
+    In a tenth of the time of dm-tree, which was a tenth of an EnvPool actor's step.
+    """
+    if isinstance(batch, dict):
+        return [dict(zip(batch, row)) for row in zip(*map(_rows, batch.values()))]
+    if isinstance(batch, tuple):
+        return list(zip(*map(_rows, batch)))
+    return batch
 
 
 def _stack(timesteps: list[dm_env.TimeStep]) -> dm_env.TimeStep:

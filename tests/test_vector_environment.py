@@ -6,6 +6,7 @@ import dm_env
 import loop_parts
 import numpy as np
 import pytest
+import tree
 
 from acme_quant import environments, vector_environment
 from acme_quant.environments import envpool_dm
@@ -264,3 +265,19 @@ def test_unknown_envpool_task_is_refused() -> None:
     pytest.importorskip("envpool")
     with pytest.raises(environments.UnknownEnvironment, match="CheetahRun-v1"):
         make_vector_environment("envpool_dm:CheetahJump-v1", 1, seed=1)
+
+
+def test_a_batch_is_split_as_its_nest_says() -> None:
+    nest = {
+        "camera": np.arange(24, dtype=np.uint8).reshape(3, 2, 4),
+        "body": (np.arange(3.0), {"arm": np.arange(6.0).reshape(3, 2)}),
+    }
+    kinds = np.array([0, 1, 2])
+    batch = dm_env.TimeStep(kinds, np.arange(3), np.ones(3), nest)
+    for i, step in enumerate(vector_environment.split(batch)):
+        assert step.step_type is dm_env.StepType(i)
+        assert (step.reward, step.discount) == (i, 1)
+        expected = tree.map_structure(lambda leaf, i=i: leaf[i], nest)
+        tree.assert_same_structure(step.observation, expected)
+        for found, leaf in zip(tree.flatten(step.observation), tree.flatten(expected)):
+            np.testing.assert_array_equal(found, leaf)
