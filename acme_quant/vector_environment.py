@@ -140,7 +140,7 @@ def split(timesteps: dm_env.TimeStep) -> list[dm_env.TimeStep]:
 def _rows(batch: Any) -> Any:
     """Returns the N observations in a batch: dicts and tuples, as at the edge.
 
-    In a tenth of the time of dm-tree, which was a tenth of an EnvPool actor's step.
+    In a twelfth of the time of dm-tree, which took 9 us an EnvPool environment.
     """
     if isinstance(batch, dict):
         return [dict(zip(batch, row)) for row in zip(*map(_rows, batch.values()))]

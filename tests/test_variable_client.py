@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from publishing import GRAPH, Learner
-from variable_clients import Source, client_of, publisher_process
+from variable_clients import (
+    HOST,
+    OBSERVATION,
+    Source,
+    client_of,
+    publisher_process,
+)
 
-from acme_quant import payload, shared_memory
+from acme_quant import payload
 from acme_quant.policy import quantize_graph
 from acme_quant.variable_client import NoPolicy, QuantizedVariableClient
-
-HOST = shared_memory.host_identity()
-OBSERVATION = np.linspace(-1, 1, 5, dtype=np.float32)
 
 
 @pytest.fixture

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from publishing import Remote
-from variable_clients import Source, client_of, publisher_process
+from variable_clients import (
+    HOST,
+    OBSERVATION,
+    Source,
+    client_of,
+    publisher_process,
+)
 
 from acme_quant import calls, shared_memory, variable_client
 from acme_quant.payload import PayloadError
-
-HOST = shared_memory.host_identity()
-OBSERVATION = np.linspace(-1, 1, 5, dtype=np.float32)
 
 
 @pytest.fixture

@@ -8,11 +8,16 @@ import subprocess
 import sys
 from typing import Any, Iterator, List
 
+import numpy as np
 import pytest
 from publishing import GRAPH, Learner
 
+from acme_quant import shared_memory
 from acme_quant.publisher import PolicyPublisher
 from acme_quant.variable_client import QuantizedVariableClient
+
+HOST = shared_memory.host_identity()
+OBSERVATION = np.linspace(-1, 1, 5, dtype=np.float32)
 
 
 class Source:
