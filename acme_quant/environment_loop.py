@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 import dm_env
 import numpy as np
 from acme import core
 from acme.utils import counting, loggers
 
+from acme_quant.async_counter import AsyncCounter
 from acme_quant.environments import EpisodeFailed
 from acme_quant.environments.errors import MAX_FAILURES_IN_A_ROW
 from acme_quant.timing import (
@@ -48,14 +49,14 @@ class _Record:
         self,
         actor: Any,
         clock: StageClock,
-        counter: Optional[counting.Counter],
+        counter: Any,
         logger: Optional[loggers.Logger],
         label: str,
         count_period_s: float,
     ) -> None:
         self._client = getattr(actor, "client", None)
         self._clock = clock
-        self._counter = counter or counting.Counter()
+        self._counter = counter or AsyncCounter()
         self._logger = logger or loggers.make_default_logger(label)
         self._count_period_s = count_period_s
         self.next_count = time.perf_counter() + count_period_s
@@ -72,6 +73,12 @@ class _Record:
         self._counted_steps = self.steps
         self.next_count = time.perf_counter() + self._count_period_s
         return self._counter.increment(**counts) if counts else {}
+
+    def flush(self) -> None:
+        """Passes on the pending steps, and has a counter that can do it all of its."""
+        self.count()
+        if hasattr(self._counter, "flush"):
+            self._counter.flush()
 
     def failure(self, error: EpisodeFailed) -> None:
         """Counts an episode that failed; raises `error` if too many did in a row."""
@@ -112,7 +119,7 @@ class _Loop(core.Worker):
         self,
         environment: Any,
         actor: Any,
-        counter: Optional[counting.Counter] = None,
+        counter: Union[AsyncCounter, counting.Counter, None] = None,
         logger: Optional[loggers.Logger] = None,
         should_update: bool = True,
         label: str = "environment_loop",
@@ -123,8 +130,8 @@ class _Loop(core.Worker):
         Args:
           environment: a dm_env environment, or a vector environment.
           actor: who acts in it.
-          counter: counts `steps` and `episodes`; give one with a parent, which it
-            asks at most once in its `time_delta`, not a remote one itself.
+          counter: counts `steps` and `episodes`; not a remote one itself: an
+            AsyncCounter of it never blocks the loop.
           logger: gets one result per episode; Acme's default if None.
           should_update: whether the actor is updated after each step.
           label: of the default logger.
@@ -166,7 +173,7 @@ class _Loop(core.Worker):
         try:
             self._run(_enough(num_episodes, num_steps))
         finally:
-            self._record.count()
+            self._record.flush()
 
     def _bind(self) -> None:
         """Gives an actor of ours the clock, and the event that ends its waits."""

@@ -187,8 +187,6 @@ def make_actor(
     started: float,
 ) -> ActorNode:
     """Returns one actor: ours on the quantizer, or Acme's own on the learner."""
-    from acme.utils import counting
-
     from acme_quant.launch.actor import ActorNode, Life
 
     name = f"actor_{index}"
@@ -202,8 +200,7 @@ def make_actor(
         run, life.seed_name
     )
     environment = life.watch(environment, run)
-    local = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
-    loop = make(run, spec, index, policies, replay, environment, local, logger, life)
+    loop = make(run, spec, index, policies, replay, environment, counter, logger, life)
     return ActorNode(loop, logger.close, life)
 
 
@@ -238,7 +235,7 @@ def _engine_loop(
     logger: Any,
     life: Life,
 ) -> Any:
-    from acme_quant import actor, environment_loop, replay_client
+    from acme_quant import actor, async_counter, environment_loop, replay_client
 
     config, count = run.config, run.config.envs_per_actor
     client = make_client(run, quantizer)
@@ -260,7 +257,8 @@ def _engine_loop(
         acts = actor.QuantizedActor(client, explorations[0], adders[0], seed=seed)
         make = environment_loop.EnvironmentLoop
     life.adopt(acts)
-    return make(environment, acts, counter, logger)
+    local = async_counter.AsyncCounter(counter, "actor", COUNTER_PERIOD_S)
+    return make(environment, acts, local, logger)
 
 
 def _acme_loop(
@@ -276,6 +274,7 @@ def _acme_loop(
 ) -> Any:
     import reverb
     import tensorflow as tf
+    from acme.utils import counting
 
     from acme_quant.launch import acme_actor
 
@@ -290,7 +289,8 @@ def _acme_loop(
     if hasattr(exploration, "set_state"):
         exploration.set_state({"steps": life.steps_before})
     actor = acme_actor.make(run, spec, learner, adder, exploration)
-    return acme_actor.Loop(environment, actor, counter, logger)
+    local = counting.Counter(counter, "actor", time_delta=COUNTER_PERIOD_S)
+    return acme_actor.Loop(environment, actor, local, logger)
 
 
 def _float32_source(graph: Any, quantizer: Any) -> Callable[[], QuantizedPolicy]:

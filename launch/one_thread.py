@@ -19,6 +19,7 @@ import dm_env
 from acme import core, types
 
 from acme_quant import actor, environment_loop, local_replay
+from acme_quant.async_counter import AsyncCounter
 from acme_quant.launch import nodes, stopping
 from acme_quant.launch.actor import Life
 from acme_quant.launch.config import Run
@@ -165,8 +166,6 @@ def _make_loop(
     started: float,
 ) -> None:
     """Gives `training` its loop, whose actor lets the others learn."""
-    from acme.utils import counting
-
     config = run.config
     logger = make_logger(run.workdir, NODE, "actor_steps", started, config.log_every_s)
     quantized = actor.QuantizedActor(
@@ -180,7 +179,7 @@ def _make_loop(
     training.loop = environment_loop.EnvironmentLoop(
         life.watch(nodes.make_environment(run, life.seed_name), run),
         LearningActor(quantized, training.learn),
-        counting.Counter(counter, "actor", time_delta=nodes.counter_period_s(run)),
+        AsyncCounter(counter, "actor", nodes.counter_period_s(run)),
         logger,
         count_period_s=0.0,
     )

@@ -17,6 +17,7 @@ ROWS = [
     {"qtensor", "quantizers", "graph", "payload", "exploration"},
     {"policy", "policy_layout", "policy_rows", "policy_writer"},
     {
+        "async_counter",
         "calls",
         "cpu_times",
         "local_batches",
@@ -114,6 +115,7 @@ def test_the_policy_runtime_imports_numpy_alone() -> None:
     [
         "acme_quant.actor",
         "acme_quant.adder",
+        "acme_quant.async_counter",
         "acme_quant.environment_loop",
         "acme_quant.environments",
         "acme_quant.publisher",
