@@ -47,17 +47,24 @@ class TensorBoardLogger(loggers.Logger):
         """Opens an event file in `directory`; `steps_key` names the x axis."""
         import tensorboardX
 
-        self._writer = tensorboardX.SummaryWriter(str(directory), flush_secs=10)
+        self._writer = tensorboardX.FileWriter(str(directory), flush_secs=10)
         self._steps_key = steps_key
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Adds one scalar for each number of the row."""
+        """Adds one scalar for each number of the row.
+
+        All are one event: the writer's queue has room for ten, and who puts more in
+        waits milliseconds for its threads.
+        """
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        values = [
+            Summary.Value(tag=key, simple_value=float(value))
+            for key, value in data.items()
+            if np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
+        ]
         step = int(data.get(self._steps_key, 0))
-        for key, value in data.items():
-            if np.ndim(value) == 0 and np.issubdtype(
-                np.asarray(value).dtype, np.number
-            ):
-                self._writer.add_scalar(key, float(value), step)
+        self._writer.add_summary(Summary(value=values), step)
 
     def close(self) -> None:
         """Writes what is left and closes the file."""

@@ -2,17 +2,31 @@ from __future__ import annotations
 
 import csv
 import pathlib
+import struct
 import time
+from typing import Any
 
 import numpy as np
+from tensorboardX.proto.event_pb2 import Event
 
-from acme_quant.launch.loggers import CSVLogger, make_logger
+from acme_quant.launch.loggers import CSVLogger, TensorBoardLogger, make_logger
 from acme_quant.launch.progress import last_row
 
 
 def rows(path: pathlib.Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def events(folder: pathlib.Path) -> list[Any]:
+    """Returns the events of the one file in `folder`: length, crc, bytes, crc each."""
+    (path,) = folder.glob("events*")
+    data, found = path.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        found.append(Event.FromString(data[12 : 12 + size]))
+        data = data[16 + size :]
+    return found
 
 
 def test_rows_are_on_disk_before_the_logger_is_closed(tmp_path: pathlib.Path) -> None:
@@ -40,6 +54,18 @@ def test_rows_carry_seconds_since_launch_and_scalars_reach_tensorboard(
     row = rows(tmp_path / "csv" / "node.csv")[0]
     assert 10 <= float(row["wall_s"]) < 20
     assert list((tmp_path / "tensorboard" / "node").glob("events*"))
+
+
+def test_a_row_is_one_event_of_tensorboard(tmp_path: pathlib.Path) -> None:
+    logger = TensorBoardLogger(tmp_path, "steps")
+    many = {f"us_{i}": np.float32(i) for i in range(20)}
+    logger.write({"steps": 3, "text": "no number", "array": np.zeros(2), **many})
+    logger.write({"steps": 4})
+    logger.close()
+    _, first, second = events(tmp_path)  # Before them the format's version.
+    assert (first.step, second.step) == (3, 4)
+    values = {value.tag: value.simple_value for value in first.summary.value}
+    assert values == {"steps": 3, **many}
 
 
 def test_rows_too_near_are_dropped(tmp_path: pathlib.Path) -> None:
