@@ -10,7 +10,7 @@ import loop_parts
 import numpy as np
 import pytest
 
-from acme_quant.bench import actor, actor_loops, actor_plan
+from acme_quant.bench import actor, actor_loops, actor_plan, actor_report
 
 
 def plans(*arguments: str) -> list[actor_plan.Plan]:
@@ -19,8 +19,8 @@ def plans(*arguments: str) -> list[actor_plan.Plan]:
     return list(actor.plans(own))
 
 
-def row(arm: str, steps_per_s: float) -> actor.Row:
-    return actor.Row(
+def row(arm: str, steps_per_s: float) -> actor_report.Row:
+    return actor_report.Row(
         *("gym:CartPole-v1", 256, arm, 1, 1, steps_per_s, 1e6 / steps_per_s),
         *(1.0, 2.0, 3.0, 4.0, 9.0, 30.0, 0.5, 80.0, 9),
     )
@@ -67,7 +67,7 @@ def test_wrong_flags_are_refused_before_a_process_starts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
 ) -> None:
-    monkeypatch.delattr(actor, "Host")
+    monkeypatch.delattr(actor, "run")
     assert actor.main(["bench actor", wrong]) == 2
     printed = capsys.readouterr().out
     assert printed.startswith("bench actor: ") and words in printed
@@ -76,41 +76,45 @@ def test_wrong_flags_are_refused_before_a_process_starts(
 def test_ratio_is_against_acmes_row_of_the_same_setting() -> None:
     acme, ours = row("acme", 100.0), row("int8", 450.0)
     other = dataclasses.replace(acme, actors=2)
-    assert actor.baseline(ours, [other]) is None
-    assert actor.baseline(ours, [other, acme]) is acme
-    assert "4.50x" in actor.line(ours, acme)
+    assert actor_report.baseline(ours, [other]) is None
+    assert actor_report.baseline(ours, [other, acme]) is acme
+    assert "4.50x" in actor_report.line(ours, acme)
 
 
 def test_a_steps_promised_ratio_is_told(capsys: pytest.CaptureFixture) -> None:
-    actor.print_targets([row("acme", 100.0), row("int8", 450.0), row("float32", 350.0)])
+    actor_report.print_targets(
+        [row("acme", 100.0), row("int8", 450.0), row("float32", 350.0)]
+    )
     printed = capsys.readouterr().out.splitlines()
     assert "step of float32 / acme  0.286  at most 0.250  MISSED" in printed[0]
     assert "step of int8 / acme  0.222  at most 0.167  MISSED" in printed[1]
     assert len(printed) == 3
-    actor.print_targets([row("acme", 100.0), row("int8", 700.0)])
+    actor_report.print_targets([row("acme", 100.0), row("int8", 700.0)])
     assert "at most 0.167  ok" in capsys.readouterr().out
-    actor.print_targets([row("float32", 450.0)])
+    actor_report.print_targets([row("float32", 450.0)])
     assert capsys.readouterr().out == ""
 
 
 def test_share_of_updates_is_told_of_int8(capsys: pytest.CaptureFixture) -> None:
     ours = dataclasses.replace(row("int8", 450.0), us_step=100.0, us_update=2.5)
     slow = dataclasses.replace(ours, us_update=3.5)
-    actor.print_targets([ours, slow, dataclasses.replace(ours, arm="float32")])
+    actor_report.print_targets([ours, slow, dataclasses.replace(ours, arm="float32")])
     first, second = capsys.readouterr().out.splitlines()
     assert "update / a step of int8  0.025  at most 0.030  ok" in first
     assert "update / a step of int8  0.035  at most 0.030  MISSED" in second
 
 
-def test_speeds_add_up_and_times_are_means() -> None:
-    stages = {"environment": 1.0, "policy": 2.0, "adder": 3.0, "update": 4.0}
-    stages["cpu"] = 9.0
-    one = actor_plan.Measured(100, 1.0, 104, stages, 1.0, 80.0, 9)
-    two = actor_plan.Measured(300, 1.0, 304, dict.fromkeys(stages, 2.0), 3.0, 90.0, 8)
-    found = actor.summarize(actor_plan.Plan("gym:X", 16, "int8", 2), [one, two], 30.0)
-    assert (found.steps_per_s, found.us_environment, found.us_adder) == (400, 1.5, 2.5)
-    assert found.us_step == pytest.approx((10_000 + 3333.33) / 2, abs=0.01)
-    assert (found.startup_s, found.rss_mb, found.threads) == (2.0, 85.0, 9)
+def test_failure_of_a_process_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def run(todo: list[actor_plan.Plan], seconds: float) -> None:
+        raise RuntimeError("expected an answer of the process 'actor 0 of int8'.")
+
+    monkeypatch.setattr(actor, "run", run)
+    assert actor.main(["bench actor", "--tasks=gym:CartPole-v1"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("bench actor: expected an answer of the process 'actor 0")
+    assert printed.count("\n") == 1
 
 
 def test_watched_environment_knows_how_many_items_its_steps_make() -> None:
@@ -126,15 +130,17 @@ def test_benchmark_runs_and_replay_receives_every_item(tmp_path: pathlib.Path) -
     path = tmp_path / "rows.json"
     code = actor.main(
         [
-            *("bench actor", "--tasks=gym:CartPole-v1", "--hidden=16", "--arms=int8"),
-            *("--actors=1", "--envs_per_actor=3", "--seconds=0.5", f"--json={path}"),
+            *("bench actor", "--tasks=gym:CartPole-v1", "--hidden=16", "--actors=1"),
+            *("--arms=int8,acme", "--envs_per_actor=1,3", "--seconds=0.2"),
+            f"--json={path}",
         ]
     )
     assert code == 0
-    (found,) = json.loads(path.read_text())
-    assert (found["task"], found["hidden"], found["arm"]) == (
-        *("gym:CartPole-v1", 16, "int8"),
-    )
-    assert (found["actors"], found["envs_per_actor"]) == (1, 3)
-    for key in ("steps_per_s", "us_environment", "us_policy", "us_adder", "us_update"):
-        assert found[key] > 0
+    rows = json.loads(path.read_text())
+    assert [(found["arm"], found["envs_per_actor"]) for found in rows] == [
+        *(("acme", 1), ("int8", 1), ("int8", 3)),
+    ]
+    for found in rows:
+        figures = ("steps_per_s", "us_step", "us_replay", "startup_s", "rss_mb")
+        stages = [f"us_{stage}" for stage in actor_plan.STAGES]
+        assert all(found[key] > 0 for key in (*figures, *stages, "threads"))

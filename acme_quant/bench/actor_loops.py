@@ -1,24 +1,20 @@
 """The loops that `acme-quant bench actor` measures: Acme's own, and ours.
 
-Both have an environment that counts, `run`, `flush` and `stages`. Each imports what its
-actor needs when it is made, so start-up time and memory are those of a real one.
+Both have an environment that counts, `run`, `flush` and `stages`. The environment can
+be interrupted between two steps; the whole loop waits with it. Each loop imports what
+its actor needs when it is made, so start-up time and memory are those of a real one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
+import math
 import time
-from typing import Any
+from typing import Any, Iterator
 
 import dm_env
 import numpy as np
 
 from acme_quant.bench.actor_plan import Plan, agent_of, make_environment
-
-
-class Stopped(Exception):
-    """Leaves Acme's loop in the middle of an episode."""
 
 
 class Watched:
@@ -36,11 +32,21 @@ class Watched:
         self._lengths = [0] * num_envs
         self.num_envs = num_envs
         self.steps = self.items = 0
-        self.raises_when: threading.Event | None = None
+        self._interruptions: Iterator[float] = iter(())
+        self._next_interruption = math.inf
 
     def __getattr__(self, name: str) -> Any:
         """Is the environment in all else."""
         return getattr(self._environment, name)
+
+    def interrupt(self, interruptions: Iterator[float]) -> None:
+        """Has an iterator go on before the next step.
+
+        It does what it likes while the loop waits, and yields after how many seconds
+        it is to go on again.
+        """
+        self._interruptions = interruptions
+        self._next_interruption = 0.0
 
     def reset(self) -> dm_env.TimeStep:
         """Resets the environment."""
@@ -49,8 +55,9 @@ class Watched:
 
     def step(self, action: Any) -> dm_env.TimeStep:
         """Steps the environment and counts."""
-        if self.raises_when is not None and self.raises_when.is_set():
-            raise Stopped
+        if time.perf_counter() >= self._next_interruption:
+            seconds = next(self._interruptions)
+            self._next_interruption = time.perf_counter() + seconds
         timestep = self._environment.step(action)
         if isinstance(timestep.step_type, np.ndarray):
             for i, kind in enumerate(timestep.step_type.tolist()):
@@ -101,7 +108,7 @@ class AcmeLoop:
         from acme.utils import loggers
 
         self.environment = environment
-        self.flush = adder.reset
+        self._adder = adder
         self._timed = (
             _Timed(environment, {"step": "environment"}),
             _Timed(
@@ -111,11 +118,14 @@ class AcmeLoop:
         )
         self._loop = acme.EnvironmentLoop(*self._timed, logger=loggers.NoOpLogger())
 
-    def run(self, stop: threading.Event) -> None:
-        """Runs Acme's loop, which knows no stop, until the environment raises."""
-        self.environment.raises_when = stop
-        with contextlib.suppress(Stopped):
-            self._loop.run()
+    def run(self) -> None:
+        """Runs without end."""
+        self._loop.run()
+
+    def flush(self) -> None:
+        """Waits until replay has everything, in the middle of an episode."""
+        # The adder itself would end the episode.
+        self._adder._writer.flush()
 
     def stages(self) -> dict[str, float]:
         """Returns the seconds of each stage."""
@@ -130,15 +140,13 @@ class EngineLoop:
         self._loop = loop
         self._adder = adder
 
-    def run(self, stop: threading.Event) -> None:
-        """Runs our loop until `stop` is set."""
-        self._loop.run(stop=stop)
+    def run(self) -> None:
+        """Runs without end."""
+        self._loop.run()
 
     def flush(self) -> None:
-        """Waits until replay has everything."""
-        # The loop's own event is set, which ends waits for the server.
-        self._adder.bind(self._loop.clock, threading.Event())
-        self._adder.reset()
+        """Waits until replay has everything, in the middle of an episode."""
+        self._adder.writer.flush()
 
     def stages(self) -> dict[str, float]:
         """Returns the seconds of each stage."""
@@ -180,9 +188,9 @@ def acme_loop(plan: Plan, index: int, address: str, folder: str) -> AcmeLoop:
 def engine_loop(plan: Plan, index: int, address: str, folder: str) -> EngineLoop:
     """Makes our actor, with as many environments as the plan has."""
     from acme import specs
-    from acme.utils import counting, loggers
+    from acme.utils import loggers
 
-    from acme_quant import actor, adder, environment_loop
+    from acme_quant import actor, adder, async_counter, environment_loop
     from acme_quant.policy import QuantizedPolicy
 
     environment = make_environment(plan, 1000 * index)
@@ -203,5 +211,5 @@ def engine_loop(plan: Plan, index: int, address: str, folder: str) -> EngineLoop
         acts = actor.QuantizedActor(policy, explorations[0], adders[0], seed=index)
         make = environment_loop.EnvironmentLoop
     watched = Watched(environment, config.n_step, count)
-    loop = make(watched, acts, counting.Counter(), loggers.NoOpLogger())
+    loop = make(watched, acts, async_counter.AsyncCounter(), loggers.NoOpLogger())
     return EngineLoop(watched, loop, adders[0])

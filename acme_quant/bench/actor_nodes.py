@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 import resource
-import threading
 import time
-from typing import Any
+from typing import Any, Iterator
 
 from acme_quant.bench.actor_loops import acme_loop, engine_loop
-from acme_quant.bench.actor_plan import ACME, Measured, Plan, agent_of, spec_of
+from acme_quant.bench.actor_plan import ACME, STAGES, Measured, Plan, agent_of, spec_of
 
 TABLE_SIZE = 10_000
+# A turn begins so long before it is measured: caches fill, batches of items form.
+SETTLE_S = 0.1
 
 
 def import_quietly() -> None:
@@ -30,7 +31,7 @@ def import_quietly() -> None:
 def host(plans: list[Plan], folder: str, pipe: Any) -> None:
     """Writes the policies and serves replay.
 
-    Answers every message with {table: items received} and its processor time.
+    Answers a table's name with the items it received and its own processor time.
     """
     import_quietly()
     import reverb
@@ -56,69 +57,69 @@ def host(plans: list[Plan], folder: str, pipe: Any) -> None:
             module = agent.policy_module(agent.make_networks(spec, config))
             acme_quant.quantize_policy(module, spec.observations, plan.arm).save(path)
     server = reverb.Server(list(tables.values()), port=None)
-    client = reverb.Client(f"localhost:{server.port}")
     pipe.send(f"localhost:{server.port}")
-    while pipe.recv():
-        items = {
-            name: info.rate_limiter_info.insert_stats.completed
-            for name, info in client.server_info().items()
-        }
+    while True:
+        info = tables[pipe.recv()].info
+        items = info.rate_limiter_info.insert_stats.completed
         pipe.send((items, time.process_time()))
 
 
 def act(
     plan: Plan, index: int, address: str, folder: str, seconds: float, pipe: Any
 ) -> None:
-    """Acts in one actor's process, while a thread of it watches."""
+    """Acts in one actor's process, whose first turn lasts `seconds`, until killed."""
     started = time.time() - _age_s()
     import_quietly()
     make = acme_loop if plan.arm == ACME else engine_loop
     loop = make(plan, index, address, folder)
-    stop = threading.Event()
-    found: dict[str, Any] = {}
-
-    def observe() -> None:
-        try:
-            found.update(_observe(loop, started, seconds, pipe))
-        finally:
-            stop.set()
-
-    threading.Thread(target=observe, daemon=True).start()
-    loop.run(stop)  # In the main thread: Acme's loop installs signal handlers.
-    loop.flush()
-    rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    pipe.send(Measured(items=loop.environment.items, rss_mb=rss_mb, **found))
-    pipe.recv()
+    loop.environment.interrupt(turns(loop, started, seconds, pipe))
+    loop.run()  # In the main thread: Acme's loop installs signal handlers.
 
 
-def _observe(loop: Any, started: float, seconds: float, pipe: Any) -> dict[str, Any]:
-    """Waits for the first action, a warm-up and the word to begin, then measures."""
-    while not loop.environment.steps:
-        time.sleep(0.001)
+def turns(loop: Any, started: float, seconds: float, pipe: Any) -> Iterator[float]:
+    """Measures the loop that it interrupts, turn by turn, and sends what it measured.
+
+    Between two turns it waits for a message, the seconds of the next; so the loop does.
+
+    Yields:
+      Seconds for which the loop is to run.
+    """
     startup_s = time.time() - started
-    time.sleep(min(2.0, seconds))
-    pipe.send("warm")
-    pipe.recv()
-    before = _state(loop)
-    time.sleep(seconds)
-    after = _state(loop)
-    steps = after[0] - before[0]
-    return {
-        "steps": steps,
-        "seconds": after[2] - before[2],
-        "microseconds": {
-            stage: 1e6 * (total - before[1][stage]) / max(steps, 1)
-            for stage, total in after[1].items()
-        },
-        "startup_s": startup_s,
-        "threads": len(os.listdir("/proc/self/task")) - 1,  # But this one.
-    }
+    items = 0
+    while True:
+        before = _state(loop)
+        yield seconds
+        after = _state(loop)
+        loop.flush()
+        reached = loop.environment.items
+        pipe.send(_measured(before, after, reached - items, startup_s))
+        items = reached
+        seconds = pipe.recv()
+        # The step that was interrupted ends here, with the wait in its time.
+        yield SETTLE_S
 
 
 def _state(loop: Any) -> tuple[int, dict[str, float], float]:
     """Returns steps, seconds by stage, and the time."""
     stages = {**loop.stages(), "cpu": time.process_time()}
     return loop.environment.steps, stages, time.perf_counter()
+
+
+def _measured(before: tuple, after: tuple, items: int, startup_s: float) -> Measured:
+    """Returns what lies between two states, and what the process is now."""
+    steps = after[0] - before[0]
+    return Measured(
+        steps=steps,
+        seconds=after[2] - before[2],
+        items=items,
+        microseconds={
+            stage: 1e6 * (after[1][stage] - before[1][stage]) / max(steps, 1)
+            for stage in STAGES
+        },
+        startup_s=startup_s,
+        rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        threads=len(os.listdir("/proc/self/task")),
+    )
 
 
 def _age_s() -> float:

@@ -7,6 +7,8 @@ import os
 from typing import Any
 
 ACME, ARMS = "acme", ("acme", "float32", "int8")
+# Where the time of a step goes; "cpu" is the processor time of the whole process.
+STAGES = ("environment", "policy", "adder", "update", "cpu")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Plan:
     envs_per_actor: int = 1
 
     @property
+    def setting(self) -> tuple[str, int, int, int]:
+        """What the arms that are compared have in common."""
+        return self.task, self.hidden, self.actors, self.envs_per_actor
+
+    @property
     def table(self) -> str:
         """The replay table, one per kind of observation."""
         return f"{'acme' if self.arm == ACME else 'engine'}/{self.task}"
@@ -40,15 +47,14 @@ class Plan:
 
 @dataclasses.dataclass
 class Measured:
-    """What one actor process measured.
+    """What one actor process measured in a turn.
 
     Attributes:
       steps: environment steps in the measured time.
       seconds: the measured time.
-      items: transitions that replay must hold of this actor, warm-up included.
-      microseconds: per stage of a step: environment, policy, adder, update; and "cpu",
-        the processor time of the whole process per step, which is the same on a busy
-        machine.
+      items: transitions that replay must have received in the turn, those before the
+        measured time included.
+      microseconds: per step, of each of STAGES.
       startup_s: from the start of the process to the first action.
       rss_mb: largest resident memory.
       threads: threads of the process while it acts.

@@ -25,7 +25,7 @@ import dm_env
 import numpy as np
 from absl import flags
 
-from acme_quant.bench.actor import receive
+from acme_quant.bench.actor_host import receive
 
 ARMS = ("acme", "ours", "writer")
 OBSERVATIONS, ACTIONS, DISCOUNT = 17, 6, 0.99
