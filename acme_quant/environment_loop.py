@@ -58,24 +58,28 @@ class _Record:
         self._clock = clock
         self._counter = counter or AsyncCounter()
         self._logger = logger or loggers.make_default_logger(label)
+        self._wants = getattr(self._logger, "wants", lambda: True)
         self._count_period_s = count_period_s
         self.next_count = time.perf_counter() + count_period_s
-        self.steps = self._counted_steps = self._logged_steps = 0
-        # What the clock stood at when the last episode was logged.
+        self.steps = self._counted_steps = self._ended_steps = 0
+        self._episodes = 0  # Not counted yet.
+        # What the clock stood at when the last episode ended.
         self._seconds = list(clock.seconds)
         self._failures = 0  # Since the last whole episode.
 
     def count(self, **counts: int) -> dict[str, Any]:
-        """Passes on the pending steps and `counts`; returns all counts."""
-        pending = self.steps - self._counted_steps
-        if pending or counts:
-            counts["steps"] = pending
-        self._counted_steps = self.steps
+        """Passes on the pending episodes, steps and `counts`; returns all counts."""
+        steps = self.steps - self._counted_steps
+        if self._episodes:
+            counts["episodes"] = self._episodes
+        if steps or counts:
+            counts["steps"] = steps
+        self._counted_steps, self._episodes = self.steps, 0
         self.next_count = time.perf_counter() + self._count_period_s
         return self._counter.increment(**counts) if counts else {}
 
     def flush(self) -> None:
-        """Passes on the pending steps, and has a counter that can do it all of its."""
+        """Passes on what is pending, and so does the counter if it can."""
         self.count()
         if hasattr(self._counter, "flush"):
             self._counter.flush()
@@ -88,10 +92,24 @@ class _Record:
         if self._failures == MAX_FAILURES_IN_A_ROW:
             raise error
 
+    def end(self, length: int, total: Any, start: float) -> None:
+        """Counts an episode that began at `start`, and logs its results.
+
+        A logger that has `wants` says whether it would keep them. If not, none are
+        made and the episode is counted when it is time to: short ones end so often
+        that an actor would notice.
+        """
+        if self._wants():
+            self._logger.write(self.episode(length, total, start))
+            return
+        self._ended()
+        if time.perf_counter() >= self.next_count:
+            self.count()
+
     def episode(self, length: int, total: Any, start: float) -> dict[str, Any]:
-        """Returns the results of an episode that began at `start`."""
-        self._failures = 0
-        counts = self.count(episodes=1)
+        """Counts an episode that began at `start`; returns its results."""
+        steps, seconds = self._ended()
+        counts = self.count()
         result = {
             "episode_length": length,
             "episode_return": total,
@@ -101,15 +119,17 @@ class _Record:
             result["policy_version"] = self._client.version
             for key, value in self._client.staleness().items():
                 result[f"staleness_{key}"] = value
-        steps = self.steps - self._logged_steps
-        result.update(self._clock.per_step(steps, self._seconds))
+        result.update(self._clock.per_step(steps, seconds))
         result.update(counts)
-        self._seconds, self._logged_steps = list(self._clock.seconds), self.steps
         return result
 
-    def write(self, result: dict[str, Any]) -> None:
-        """Logs a result."""
-        self._logger.write(result)
+    def _ended(self) -> tuple[int, list[float]]:
+        """Notes an episode's end; returns its steps, and the clock at its start."""
+        self._failures = 0
+        self._episodes += 1
+        before = self.steps - self._ended_steps, self._seconds
+        self._ended_steps, self._seconds = self.steps, list(self._clock.seconds)
+        return before
 
 
 class _Loop(core.Worker):
@@ -132,7 +152,8 @@ class _Loop(core.Worker):
           actor: who acts in it.
           counter: counts `steps` and `episodes`; not a remote one itself: an
             AsyncCounter of it never blocks the loop.
-          logger: gets one result per episode; Acme's default if None.
+          logger: gets one result per episode, but none when it has a method `wants`
+            that returns False; Acme's default if None.
           should_update: whether the actor is updated after each step.
           label: of the default logger.
           count_period_s: seconds between two counts of steps; 0 counts each step.
@@ -197,6 +218,13 @@ class EnvironmentLoop(_Loop):
         Raises:
           EpisodeFailed: if the environment could not go on.
         """
+        length, total, start = self._episode()
+        if total is None:
+            return {"episode_length": length}
+        return self._record.episode(length, total, start)
+
+    def _episode(self) -> tuple[int, Optional[np.float64], float]:
+        """Runs one episode; returns length, return (None if stopped) and start."""
         environment, actor, clock = self._environment, self._actor, self.clock
         record, stop, update = self._record, self._stop, self._should_update
         start = time.perf_counter()
@@ -222,23 +250,21 @@ class EnvironmentLoop(_Loop):
             record.steps += 1
             if now >= record.next_count:
                 record.count()
-        if timestep.step_type != _LAST:
-            return {"episode_length": length}
-        return record.episode(length, total, start)
+        return length, total if timestep.step_type == _LAST else None, start
 
     def _run(self, enough: Callable[[int, int], bool]) -> None:
         episodes = steps = 0
         while not enough(episodes, steps):
             try:
-                result = self.run_episode()
+                length, total, start = self._episode()
             except EpisodeFailed as error:
                 self._record.failure(error)
                 continue
-            if "episode_return" not in result:
+            if total is None:
                 return
             episodes += 1
-            steps += result["episode_length"]
-            self._record.write(result)
+            steps += length
+            self._record.end(length, total, start)
             self.clock.lap(LOOP)
 
 
@@ -266,7 +292,7 @@ class VectorEnvironmentLoop(_Loop):
                 record.count()
             live = batch.step_type != _LAST
             for finished in episodes.advance(batch, stepped, live):
-                record.write(record.episode(*finished))
+                record.end(*finished)
             clock.lap(LOOP)
 
     def _advance(

@@ -11,9 +11,11 @@ import loop_parts
 import numpy as np
 import pytest
 from acme.utils import counting
+from remote_counters import RemoteCounter, serve
 
 from acme_quant import environment_loop, environments, timing, vector_environment
 from acme_quant.actor import QuantizedActor, QuantizedVectorActor
+from acme_quant.async_counter import AsyncCounter, CountsLost
 
 
 def make_loop(
@@ -22,8 +24,8 @@ def make_loop(
     parts = {
         "client": loop_parts.PolicyClient(),
         "adder": loop_parts.RecordingAdder(),
-        "counter": counting.Counter(),
-        "logger": loop_parts.ListLogger(),
+        "counter": options.pop("counter", counting.Counter()),
+        "logger": options.pop("logger", loop_parts.ListLogger()),
     }
     actor = QuantizedActor(
         parts["client"], loop_parts.noise, parts["adder"], seed=options.pop("seed", 7)
@@ -41,8 +43,8 @@ def make_vector_loop(
     parts = {
         "client": loop_parts.PolicyClient(),
         "adders": [loop_parts.RecordingAdder() for _ in range(count)],
-        "counter": counting.Counter(),
-        "logger": loop_parts.ListLogger(),
+        "counter": options.pop("counter", counting.Counter()),
+        "logger": options.pop("logger", loop_parts.ListLogger()),
     }
     actor = QuantizedVectorActor(
         parts["client"], [loop_parts.noise] * count, parts["adders"], seed=7
@@ -136,6 +138,99 @@ def test_counter_is_asked_once_per_episode_not_per_step() -> None:
     )
     loop.run(num_episodes=3)
     assert calls == [{"episodes": 1, "steps": 50}] * 3
+
+
+def remote_loop(
+    client: object, length: int, vector: bool
+) -> environment_loop.EnvironmentLoop:
+    """Returns a loop that would pass on each step if the counter kept up."""
+    make = make_vector_loop if vector else make_loop
+    environment = loop_parts.CountingEnvironment(length)
+    loop, _ = make(
+        [environment] if vector else environment,
+        counter=AsyncCounter(client, "actor", 0),
+        count_period_s=0,
+    )
+    return loop
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_counter_far_away_has_all_counts_when_a_run_ends(vector: bool) -> None:
+    counter = RemoteCounter()
+    with serve(counter) as client:
+        loop = remote_loop(client, 50, vector)
+        for run in (1, 2):
+            loop.run(num_episodes=20)
+            counts = counter.get_counts()
+            assert counts == {"actor_episodes": run * 20, "actor_steps": run * 1000}
+    assert sum(c.get("actor_steps", 0) for c in counter.increments) == 2000
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_counter_that_does_not_answer_stops_no_loop(vector: bool) -> None:
+    counter = RemoteCounter()
+    with serve(counter) as client:
+        loop = remote_loop(client, 10, vector)
+        counter.may_answer.clear()
+        threading.Timer(1.0, counter.may_answer.set).start()
+        start = time.perf_counter()
+        loop.run(num_episodes=20)  # The end alone waits for the counter.
+        assert 0.9 < time.perf_counter() - start < 10
+    assert sum(loop.clock.seconds) < 0.9
+    assert counter.get_counts() == {"actor_episodes": 20, "actor_steps": 200}
+
+
+def test_a_counter_that_fails_ends_the_run() -> None:
+    counter = RemoteCounter()
+    counter.error = ValueError("no room for counts")
+    with serve(counter) as client:
+        loop = remote_loop(client, 10**9, vector=False)
+        with pytest.raises(CountsLost, match="no room for counts"):
+            loop.run(num_episodes=1)
+
+
+class ChoosyLogger(loop_parts.ListLogger):
+    """Wants a row at one of its questions alone."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self.wanted = wanted
+        self.asked = 0
+
+    def wants(self) -> bool:
+        self.asked += 1
+        return self.asked == self.wanted
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_no_results_are_made_for_a_logger_that_wants_none(vector: bool) -> None:
+    make, environment = make_loop, loop_parts.CountingEnvironment(4)
+    if vector:
+        make, environment = make_vector_loop, [environment]
+    logger, calls = ChoosyLogger(wanted=2), []
+    loop, parts = make(environment, logger=logger, count_period_s=1000.0)
+    staleness = parts["client"].staleness
+    parts["client"].staleness = lambda: calls.append(0) or staleness()
+    loop.run(num_episodes=3)
+    assert logger.asked == 3 and len(calls) == 1
+    (result,) = logger.results
+    assert (result["episodes"], result["steps"]) == (2, 8)
+    assert result["episode_length"] == 4
+    assert parts["counter"].get_counts() == {"episodes": 3, "steps": 12}
+
+
+@pytest.mark.parametrize("period_s, episodes", [(0.0, 1), (1000.0, 0)])
+def test_an_episode_without_a_row_is_counted_when_it_is_time_to(
+    period_s: float, episodes: int
+) -> None:
+    logger, during = ChoosyLogger(wanted=0), []
+    environment = loop_parts.CountingEnvironment(4)
+    loop, parts = make_loop(environment, logger=logger, count_period_s=period_s)
+    reset = environment.reset
+    environment.reset = lambda: during.append(parts["counter"].get_counts()) or reset()
+    loop.run(num_episodes=2)
+    assert during[1].get("episodes", 0) == episodes
+    assert parts["counter"].get_counts() == {"episodes": 2, "steps": 8}
 
 
 def test_failed_episode_is_left_and_counted() -> None:

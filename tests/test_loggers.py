@@ -7,9 +7,15 @@ import time
 from typing import Any
 
 import numpy as np
+from acme.utils import loggers
 from tensorboardX.proto.event_pb2 import Event
 
-from acme_quant.launch.loggers import CSVLogger, TensorBoardLogger, make_logger
+from acme_quant.launch.loggers import (
+    CSVLogger,
+    TensorBoardLogger,
+    TimeFilter,
+    make_logger,
+)
 from acme_quant.launch.progress import last_row
 
 
@@ -74,6 +80,19 @@ def test_rows_too_near_are_dropped(tmp_path: pathlib.Path) -> None:
         logger.write({"steps": step})
     logger.close()
     assert len(rows(tmp_path / "csv" / "node.csv")) == 1
+
+
+def test_a_filter_says_what_it_will_drop() -> None:
+    memory = loggers.InMemoryLogger()
+    logger = TimeFilter(memory, every_s=0.2)
+    assert logger.wants()
+    logger.write({"steps": 1})
+    assert not logger.wants()
+    logger.write({"steps": 2})
+    time.sleep(0.2)
+    assert logger.wants()
+    logger.write({"steps": 3})
+    assert memory.data == [{"steps": 1}, {"steps": 3}]
 
 
 def test_last_row_of_a_file_and_of_none(tmp_path: pathlib.Path) -> None:
