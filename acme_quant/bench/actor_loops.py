@@ -191,6 +191,7 @@ def engine_loop(plan: Plan, index: int, address: str, folder: str) -> EngineLoop
     from acme.utils import loggers
 
     from acme_quant import actor, adder, async_counter, environment_loop
+    from acme_quant.launch.loggers import TimeFilter
     from acme_quant.policy import QuantizedPolicy
 
     environment = make_environment(plan, 1000 * index)
@@ -211,5 +212,7 @@ def engine_loop(plan: Plan, index: int, address: str, folder: str) -> EngineLoop
         acts = actor.QuantizedActor(policy, explorations[0], adders[0], seed=index)
         make = environment_loop.EnvironmentLoop
     watched = Watched(environment, config.n_step, count)
-    loop = make(watched, acts, async_counter.AsyncCounter(), loggers.NoOpLogger())
+    # A run's default: a row a second.
+    logger = TimeFilter(loggers.NoOpLogger(), 1.0)
+    loop = make(watched, acts, async_counter.AsyncCounter(), logger)
     return EngineLoop(watched, loop, adders[0])
