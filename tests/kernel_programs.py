@@ -108,7 +108,7 @@ def integer_codes(
 
 
 def largest_activation(inputs: int, zero_point: bool = False) -> int:
-    return min(32767, (2**31 - 1) // ((254 if zero_point else 127) * inputs))
+    return min(32640, (2**31 - 1) // ((254 if zero_point else 127) * inputs))
 
 
 def linear(

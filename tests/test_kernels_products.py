@@ -84,6 +84,17 @@ def test_batches_beyond_one_block_are_exact(isa: str, weight_format: str) -> Non
 
 
 @ISAS
+@INTEGERS
+@pytest.mark.parametrize("inputs", [17, 64, 96, 257, 480, 481])
+def test_many_short_rows_are_exact(isa: str, weight_format: str, inputs: int) -> None:
+    for rows in (8, 9, 10, 11, 60, 61, 62, 63, 129):
+        rng = np.random.default_rng([rows, inputs])
+        built = programs.linear(rng, inputs, 15 + rows % 4, weight_format)
+        x = programs.observations(rng, rows, inputs)
+        np.testing.assert_array_equal(built.run(x, isa), built.expected(x))
+
+
+@ISAS
 @pytest.mark.parametrize("inputs", [512, 513, 544, 545, 576, 577, 1024, 2049, 4096])
 @pytest.mark.parametrize("extreme", [False, True])
 def test_many_long_rows_are_exact(isa: str, inputs: int, extreme: bool) -> None:

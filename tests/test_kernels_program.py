@@ -48,8 +48,8 @@ def test_good_layout_is_taken() -> None:
         (0, {"format": 0}, "expected weight bytes 384, got 96"),
         (0, {"inputs": 4}, "expected inputs 5, got 4"),
         (0, {"outputs": 4}, "expected weight bytes 128, got 96"),
-        (0, {"activation_max": 32768}, "expected activation_max between 0 and 32767"),
-        (0, {"activation_max": -1}, "expected activation_max between 0 and 32767"),
+        (0, {"activation_max": 32641}, "expected activation_max between 0 and 32640"),
+        (0, {"activation_max": -1}, "expected activation_max between 0 and 32640"),
         (0, {"input_offset": 1}, "expected input_offset 0, got 1"),
         (0, {"output_offset": 1}, "expected output_offset 0, got 1"),
         (1, {"epsilon": np.nan}, "expected a finite epsilon of at least 0, got nan"),
@@ -98,7 +98,7 @@ def test_activations_that_could_overflow_are_refused(
     # The engine sums int4 codes as code + 8.
     largest = {"int8": 127, "int4": 15}[weight_format] * (2 if zero_point else 1)
     for inputs in (600, 5000):
-        limit = min(32767, (2**31 - 1) // (largest * inputs))
+        limit = min(32640, (2**31 - 1) // (largest * inputs))
         built = programs.linear(
             np.random.default_rng(0), inputs, 2, weight_format, zero_point=zero_point
         )

@@ -34,9 +34,6 @@
 #include "codes.h"
 #include "rows.h"
 
-PRODUCT_OF_PANELS(panels_int8, int8_t, widen_chunk_int8, s.inputs)
-PRODUCT_OF_PANELS(panels_int4, uint8_t, widen_chunk_int4, s.inputs / 2)
-
 static void product_int8(const int8_t *w, const int16_t *x, product_shape s,
                          int32_t *y) {
   if (s.rows == 1)

@@ -7,21 +7,22 @@
  * but additions run in all four of the CPU's vector units and vpmaddwd in two, from
  * which additions keep it at times. The loop alone does 28 products a cycle, that of
  * avx2_rows.h 25.6; products of 32 rows at 2048 inputs ran at 79 billion a second
- * against 75. Codes are paired with those 16 further on.
+ * against 75. Codes are paired with those 16 further on. A row of inputs goes with the
+ * one half of all rows further on, so that each half is read as one long stream.
  */
 #ifndef ACME_QUANT_AVX2_PAIRS_H
 #define ACME_QUANT_AVX2_PAIRS_H
 
 #include "avx2_rows.h"
 
-/* Codes of inputs are at most 2**31 / (127 K), as no sum may overflow; from PAIRS_FROM
- * on (513 inputs pad to 544) an input and a weight add up to an int16. The sums of the
- * weights' own products pay from some PAIRS_ROWS on; measured. */
-enum { PAIRS_FROM = 576, PAIRS_ROWS = 16 };
+/* The sums of the weights' own products pay from so many inputs and rows on; measured. */
+enum { PAIRS_INPUTS = 512, PAIRS_ROWS = 16 };
 
 LANES_INLINE bool pairs_pay(product_shape s) {
-  return s.inputs >= PAIRS_FROM && s.rows >= PAIRS_ROWS;
+  return s.inputs >= PAIRS_INPUTS && s.rows >= PAIRS_ROWS;
 }
+
+LANES_INLINE int64_t half_rows(product_shape s) { return s.rows / 2; }
 
 /* Two rows' next 32 codes, in ymm8..11, against those of a row of widened weights. */
 #define PAIR_COLUMN(n) \
@@ -55,16 +56,16 @@ LANES_INLINE void pairs_two(int16_t wide[COLUMNS][WIDE_LENGTH], const int16_t *x
       "jl 1b"
       : [a0] "+x"(a0), [a1] "+x"(a1), [a2] "+x"(a2), [a3] "+x"(a3), [b0] "+x"(b0),
         [b1] "+x"(b1), [b2] "+x"(b2), [b3] "+x"(b3), [k] "+&r"(k)
-      : [x] "r"(x), [next] "r"(x + s.x_stride), [wide] "r"(wide),
+      : [x] "r"(x), [next] "r"(x + half_rows(s) * s.x_stride), [wide] "r"(wide),
         [row] "i"(sizeof *wide), [bytes] "r"(bytes)
       : "memory", "cc", "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14",
         "ymm15");
   put_sums(y, left, false, _mm_sub_epi32(four_sums(a0, a1, a2, a3), own));
-  put_sums(y + s.y_stride, left, false,
+  put_sums(y + half_rows(s) * s.y_stride, left, false,
            _mm_sub_epi32(four_sums(b0, b1, b2, b3), own));
 }
 
-/* The same of the first two rows, on the way to widening a row of weights; the sums
+/* The same of the first rows of both halves, on the way to widening a row of weights; the sums
  * of the latter's own products go to the third register. */
 #define WIDENING_PAIR_COLUMN(n, a, b, own) \
   "vpmovsxbw (%[w" #n "],%[k]), %%ymm12\n\t" \
@@ -91,26 +92,22 @@ LANES_INLINE void pairs_two(int16_t wide[COLUMNS][WIDE_LENGTH], const int16_t *x
 /* Gives the four sums of the weights' own products. */
 LANES_INLINE __m128i widening_pairs(const int8_t *const w[COLUMNS],
                                     int16_t wide[COLUMNS][WIDE_LENGTH],
-                                    const int8_t *ahead, const int16_t *x,
-                                    product_shape s, int64_t width, int64_t left,
-                                    int32_t *y) {
+                                    const int16_t *x, product_shape s, int64_t width,
+                                    int64_t left, int32_t *y) {
   __m256i sums[3][COLUMNS];
   int64_t k = 0;
   __asm__ volatile(
       EACH_SUM(CLEAR_SUM)
       ".p2align 4\n1:\n\t"
-      "prefetcht0 (%[ahead])\n\t"
-      "prefetcht0 64(%[ahead])\n\t"
       WIDENING_PAIR_COLUMN(0, 0, 4, 8) WIDENING_PAIR_COLUMN(1, 1, 5, 9)
       WIDENING_PAIR_COLUMN(2, 2, 6, 10) WIDENING_PAIR_COLUMN(3, 3, 7, 11)
-      "sub $-128, %[ahead]\n\t"
       "add $32, %[k]\n\t"
       "cmp %[width], %[k]\n\t"
       "jl 1b\n\t"
       EACH_SUM(STORE_SUM)
-      : [k] "+&r"(k), [ahead] "+&r"(ahead)
-      : [x] "r"(x), [next] "r"(x + s.x_stride), [w0] "r"(w[0]), [w1] "r"(w[1]),
-        [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide), [width] "r"(width),
+      : [k] "+&r"(k)
+      : [x] "r"(x), [next] "r"(x + half_rows(s) * s.x_stride), [w0] "r"(w[0]),
+        [w1] "r"(w[1]), [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide), [width] "r"(width),
         [row] "i"(sizeof *wide), [sums] "r"(sums)
       : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7",
         "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");
@@ -118,7 +115,8 @@ LANES_INLINE __m128i widening_pairs(const int8_t *const w[COLUMNS],
   for (int i = 0; i < 3; i++)
     four[i] = four_sums(sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
   put_sums(y, left, false, _mm_sub_epi32(four[0], four[2]));
-  put_sums(y + s.y_stride, left, false, _mm_sub_epi32(four[1], four[2]));
+  put_sums(y + half_rows(s) * s.y_stride, left, false,
+           _mm_sub_epi32(four[1], four[2]));
   return four[2];
 }
 
@@ -131,28 +129,39 @@ LANES_INLINE void start_sums(const int16_t *x, product_shape s, int32_t *y) {
   for (int64_t n = 0; n < s.outputs; n++) y[n] = _mm_cvtsi128_si32(sum);
 }
 
+/* Asks for lines start .. start + count of the next four weight rows, a part of them
+ * before each pair of rows: all at once they would keep the loops above waiting. */
+LANES_INLINE void fetch_part(const int8_t *const w[COLUMNS], int64_t inputs,
+                             int64_t start, int64_t count) {
+  for (int64_t i = start; i < start + count; i++)
+    for (int c = 0; c < COLUMNS; c++)
+      _mm_prefetch((const char *)(w[c] + COLUMNS * inputs + i * LINE), _MM_HINT_T1);
+}
+
 static void pairs_int8(const int8_t *weights, const int16_t *x, product_shape s,
                        int32_t *y) {
   _Alignas(32) int16_t wide[COLUMNS][WIDE_LENGTH];
   const int16_t *w[COLUMNS] = {wide[0], wide[1], wide[2], wide[3]};
-  int64_t even = s.rows / 2 * 2;
-  for (int64_t m = 0; m < even; m++)
+  int64_t half = half_rows(s), chunk = s.inputs < CODES_CHUNK ? s.inputs : CODES_CHUNK;
+  int64_t lines = chunk / LINE / (half - 1) + 1; /* to ask for at a time */
+  for (int64_t m = 0; m < 2 * half; m++)
     start_sums(x + m * s.x_stride, s, y + m * s.y_stride);
   for (int64_t k = 0; k < s.inputs; k += CODES_CHUNK)
     for (int64_t n = 0; n < s.outputs; n += COLUMNS) {
       int64_t width = s.inputs - k < CODES_CHUNK ? s.inputs - k : CODES_CHUNK;
       int64_t left = s.outputs - n;
-      const int8_t *group = weights + n * s.inputs, *source[COLUMNS];
+      const int8_t *source[COLUMNS];
       for (int c = 0; c < COLUMNS; c++)
-        source[c] = ROW_OF(group, c, left, s.inputs) + k;
-      __m128i own = widening_pairs(source, wide, group + COLUMNS * s.inputs, x + k, s,
-                                   width, left, y + n);
-      for (int64_t m = 2; m < even; m += 2)
+        source[c] = ROW_OF(weights + n * s.inputs, c, left, s.inputs) + k;
+      __m128i own = widening_pairs(source, wide, x + k, s, width, left, y + n);
+      for (int64_t m = 1; m < half; m++) {
+        fetch_part(source, s.inputs, (m - 1) * lines, lines);
         pairs_two(wide, x + m * s.x_stride + k, s, width, left, own,
                   y + m * s.y_stride + n);
-      if (even < s.rows)
-        block_integer_one(w, x + even * s.x_stride + k, width, left, k == 0,
-                          y + even * s.y_stride + n);
+      }
+      if (2 * half < s.rows)
+        block_integer_one(w, x + 2 * half * s.x_stride + k, width, left, k == 0,
+                          y + 2 * half * s.y_stride + n);
     }
 }
 

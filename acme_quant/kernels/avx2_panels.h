@@ -11,28 +11,43 @@
 #include "avx2_columns.h"
 #include "avx2_sums.h"
 
-enum { PANEL = 16, PANEL_INPUTS = 512, PANEL_ROWS = 4 };
+enum { PANEL = 16, PANEL_INPUTS = 480, PANEL_ROWS = 4 };
 
 /* Packing takes as long as some ten rows' products; measured. */
 LANES_INLINE bool panels_pay(product_shape s) {
   return s.inputs <= PANEL_INPUTS && s.rows >= 8 && 8 * s.rows >= s.inputs;
 }
 
-/* int16 [16, Kp] -> [Kp / 2, 16, 2]; a pair of codes moves like a float. */
-static void pack_panel(int16_t rows[PANEL][PANEL_INPUTS], int64_t inputs,
-                       int16_t *panel) {
-  for (int64_t k = 0; k < inputs; k += 16)
-    for (int half = 0; half < PANEL; half += LANES) {
-      __m256 v[LANES];
-      for (int i = 0; i < LANES; i++)
-        v[i] = _mm256_castsi256_ps(
-            _mm256_load_si256((const __m256i *)&rows[half + i][k]));
-      transpose_lanes(v);
-      for (int i = 0; i < LANES; i++)
-        _mm256_store_si256((__m256i *)(panel + (k + 2 * i) * PANEL + 2 * half),
-                           _mm256_castps_si256(v[i]));
-    }
+/* 16 codes of a row from k on, a multiple of 16. */
+LANES_INLINE __m256i codes_int8(const int8_t *row, int64_t k) {
+  return widened_int8(row + k);
 }
+
+LANES_INLINE __m256i codes_int4(const uint8_t *row, int64_t k) {
+  const __m128i *block = (const __m128i *)(row + k / ROW * (ROW / 2));
+  __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128(block));
+  __m256i half = k % ROW ? _mm256_srli_epi16(both, 4)
+                         : _mm256_and_si256(both, _mm256_set1_epi16(15));
+  return _mm256_sub_epi16(half, _mm256_set1_epi16(8));
+}
+
+/* 16 rows [Kp] -> [Kp / 2, 16, 2]; a pair of codes moves like a float. */
+#define PACK_PANEL(format, weight) \
+  static void panel_of_##format(const weight *const rows[PANEL], int64_t inputs, \
+                                int16_t *panel) { \
+    for (int64_t k = 0; k < inputs; k += 16) \
+      for (int half = 0; half < PANEL; half += LANES) { \
+        __m256 v[LANES]; \
+        for (int i = 0; i < LANES; i++) \
+          v[i] = _mm256_castsi256_ps(codes_##format(rows[half + i], k)); \
+        transpose_lanes(v); \
+        for (int i = 0; i < LANES; i++) \
+          _mm256_store_si256((__m256i *)(panel + (k + 2 * i) * PANEL + 2 * half), \
+                             _mm256_castps_si256(v[i])); \
+      } \
+  }
+PACK_PANEL(int8, int8_t)
+PACK_PANEL(int4, uint8_t)
 
 #define PANEL_ROW(n, at) \
   "vpbroadcastd " at "(%[x" #n "],%[k]), %[b]\n\t" \
@@ -77,30 +92,38 @@ LANES_INLINE void put_panel_row(int32_t *y, int64_t left, const __m256i sums[2])
   }
 }
 
+/* Four rows go together that are a quarter of all rows apart, so that each quarter is
+ * read as one long stream. */
 static void panel_product(const int16_t *panel, const int16_t *x, product_shape s,
                           int64_t left, int32_t *y) {
-  for (int64_t m = 0; m < s.rows; m += PANEL_ROWS) {
+  int64_t quarter = (s.rows + PANEL_ROWS - 1) / PANEL_ROWS;
+  for (int64_t m = 0; m < quarter; m++) {
     const int16_t *rows[PANEL_ROWS];
     __m256i sums[PANEL_ROWS][2];
-    for (int r = 0; r < PANEL_ROWS; r++)
-      rows[r] = x + (m + r < s.rows ? m + r : s.rows - 1) * s.x_stride;
+    for (int r = 0; r < PANEL_ROWS; r++) {
+      int64_t row = m + r * quarter;
+      rows[r] = x + (row < s.rows ? row : s.rows - 1) * s.x_stride;
+    }
     panel_sums(panel, rows, s.inputs, sums);
-    for (int r = 0; r < PANEL_ROWS && m + r < s.rows; r++)
-      put_panel_row(y + (m + r) * s.y_stride, left, sums[r]);
+    for (int r = 0; r < PANEL_ROWS && m + r * quarter < s.rows; r++)
+      put_panel_row(y + (m + r * quarter) * s.y_stride, left, sums[r]);
   }
 }
 
-#define PRODUCT_OF_PANELS(name, weight, widen, row_length) \
-  static void name(const weight *w, const int16_t *x, product_shape s, int32_t *y) { \
-    _Alignas(32) int16_t rows[PANEL][PANEL_INPUTS], panel[PANEL * PANEL_INPUTS]; \
+#define PRODUCT_OF_PANELS(format, weight, row_length) \
+  static void panels_##format(const weight *w, const int16_t *x, product_shape s, \
+                              int32_t *y) { \
+    _Alignas(32) int16_t panel[PANEL * PANEL_INPUTS]; \
+    const weight *rows[PANEL]; \
     for (int64_t n = 0; n < s.outputs; n += PANEL) { \
       int64_t left = s.outputs - n; \
       for (int c = 0; c < PANEL; c++) \
-        widen(ROW_OF(w + n * (row_length), c, left, row_length), s.inputs, row_length, \
-              rows[c]); \
-      pack_panel(rows, s.inputs, panel); \
+        rows[c] = ROW_OF(w + n * (row_length), c, left, row_length); \
+      panel_of_##format(rows, s.inputs, panel); \
       panel_product(panel, x, s, left, y + n); \
     } \
   }
+PRODUCT_OF_PANELS(int8, int8_t, s.inputs)
+PRODUCT_OF_PANELS(int4, uint8_t, s.inputs / 2)
 
 #endif

@@ -13,16 +13,7 @@
 enum { CHUNK_BYTES = 2048, CODES_CHUNK = 2048 };
 enum { WIDE_LENGTH = CODES_CHUNK + 544 };
 
-/* Widens a chunk of a weight row of `length` elements. */
-LANES_INLINE void widen_chunk_int8(const int8_t *w, int64_t width, int64_t length,
-                                   int16_t *wide) {
-  for (int64_t k = 0; k < width; k += ROW) {
-    fetch_next_rows(w + k, length);
-    _mm256_store_si256((__m256i *)(wide + k), widened_int8(w + k));
-    _mm256_store_si256((__m256i *)(wide + k + 16), widened_int8(w + k + 16));
-  }
-}
-
+/* Widens a chunk of a weight row of `length` bytes. */
 LANES_INLINE void widen_chunk_int4(const uint8_t *w, int64_t width, int64_t length,
                                    int16_t *wide) {
   __m256i low_half = _mm256_set1_epi16(15), eight = _mm256_set1_epi16(8);

@@ -4,8 +4,8 @@
 
 #include "lanes.h"
 
-/* Weight rows that go together. */
-enum { COLUMNS = 4 };
+/* Weight rows that go together, and bytes of a line of the cache. */
+enum { COLUMNS = 4, LINE = 64 };
 
 /* Weight row c of a product with `left` rows left; the last one stands in for those
  * beyond it, and its sums are not stored. */

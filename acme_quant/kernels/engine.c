@@ -6,7 +6,7 @@
 
 /* Sizes of the scratch memory of products. */
 typedef struct {
-  int64_t codes, patches, wide, sums;
+  int64_t codes, patches, wide;
 } product_sizes;
 
 static void *copied(const void *source, int64_t count, size_t size) {
@@ -34,7 +34,7 @@ static int64_t row_floats(const layout *l) {
 /* Rows of which all values take a few megabytes, and the widest quantized input of a
  * linear operation half a cache of the second level. */
 static int64_t fitting_rows(const layout *l) {
-  const int64_t most_floats = 1 << 22, most_codes = 1 << 16;
+  const int64_t most_floats = 1 << 22, most_codes = 1 << 17;
   int64_t rows = most_floats / row_floats(l);
   for (int64_t i = 0; i < l->op_count; i++) {
     int64_t width = l->ops[i].kind == KIND_linear ? l->ops[i].inputs : 1;
@@ -76,14 +76,12 @@ static void grow(int64_t *size, int64_t needed) {
 }
 
 static product_sizes sizes_of(const layout *l, int64_t rows) {
-  product_sizes sizes = {0, 0, 0, 0};
+  product_sizes sizes = {0, 0, 0};
   for (int64_t i = 0; i < l->op_count; i++) {
     const op_record *op = &l->ops[i];
     if (!op_is_product(op)) continue;
     int64_t stride = row_stride(op->inputs);
     int64_t together = op->kind == KIND_conv2d ? PATCH_ROWS : rows;
-    int64_t sums = together * op->outputs;
-    grow(&sizes.sums, (sums < SUMS ? sums : SUMS) + SUMS_GAP * BLOCK_ROWS);
     if (op->kind == KIND_conv2d) grow(&sizes.patches, PATCH_ROWS * stride);
     if (op->activation_max)
       grow(&sizes.codes, together * stride);
@@ -114,8 +112,6 @@ static void place(engine *e, arena *a, int64_t rows) {
   e->wide = take(a, sizes.wide, sizeof *e->wide);
   e->input_scales = take(a, BLOCK_ROWS, sizeof *e->input_scales);
   e->input_sums = take(a, BLOCK_ROWS, sizeof *e->input_sums);
-  e->sums = take(a, sizes.sums, sizeof *e->sums);
-  e->float_sums = (float *)e->sums;
   for (int64_t v = 0; v < l->value_count; v++) {
     e->values[v].stride = row_stride(l->value_widths[v]);
     e->values[v].rows = take(a, rows * e->values[v].stride, sizeof(float));

@@ -25,6 +25,9 @@
 
 enum { ROW = 32 };
 
+/* The largest code of an input: it and a weight's add up to an int16 (avx2_pairs.h). */
+enum { LARGEST_CODE = INT16_MAX - 127 };
+
 #define NAMED_FORMATS(NAME) NAME(float32) NAME(float16) NAME(int8) NAME(int4)
 #define NAMED_ACTIVATIONS(NAME) \
   NAME(identity) NAME(tanh) NAME(relu) NAME(elu) NAME(selu) NAME(sigmoid) \

@@ -105,7 +105,7 @@ static bool check_sums(const check *c) {
   if (op->zero_point >= 0) largest *= 2;
   int64_t limit = INT32_MAX / (largest * op->inputs);
   return within(c, "activation_max", op->activation_max, 0,
-                limit < INT16_MAX ? limit : INT16_MAX);
+                limit < LARGEST_CODE ? limit : LARGEST_CODE);
 }
 
 static bool check_product(const check *c) {

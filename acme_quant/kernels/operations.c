@@ -15,32 +15,30 @@ static row_parameters parameters(const run *r, const op_record *op) {
   return p;
 }
 
-/* Outputs start .. start + s.outputs of a product. */
-static void integer_part(const run *r, const op_record *op, int64_t start,
-                         product_shape s, float *y, int64_t y_stride) {
+/* Sums are made in the place of the outputs that they become. */
+static void integer_product(const run *r, const op_record *op, product_shape s,
+                            float *y) {
   const engine *e = r->e;
-  const uint8_t *weight = tensor(r, op->weight);
+  int32_t *sums = (int32_t *)y;
   if (op->format == FORMAT_int8)
-    r->k->product_int8((const int8_t *)weight + start * s.inputs, e->codes, s, e->sums);
+    r->k->product_int8(tensor(r, op->weight), e->codes, s, sums);
   else
-    r->k->product_int4(weight + start * s.inputs / 2, e->codes, s, e->sums);
-  const int32_t *zero_point = tensor(r, op->zero_point);
-  const float *bias = tensor(r, op->bias);
-  dequantization d = {.scale = (const float *)tensor(r, op->scale) + start,
-                      .zero_point = zero_point ? zero_point + start : NULL,
-                      .bias = bias ? bias + start : NULL};
+    r->k->product_int4(tensor(r, op->weight), e->codes, s, sums);
+  dequantization d = {.scale = tensor(r, op->scale),
+                      .zero_point = tensor(r, op->zero_point),
+                      .bias = tensor(r, op->bias)};
   for (int64_t m = 0; m < s.rows; m++) {
     d.input_scale = e->input_scales[m];
     d.input_sum = e->input_sums[m];
-    float *row = y + m * y_stride + start;
-    r->k->dequantize_row(e->sums + m * s.y_stride, s.outputs, d, row);
+    float *row = y + m * s.y_stride;
+    r->k->dequantize_row(sums + m * s.y_stride, s.outputs, d, row);
     r->k->activate_row(row, s.outputs, op->activation);
   }
 }
 
 /* Integer weights against float rows: a few weight rows are widened at a time. */
-static void widened_part(const run *r, const op_record *op, int64_t start,
-                         const float *x, product_shape s, float *sums) {
+static void widened_product(const run *r, const op_record *op, const float *x,
+                            product_shape s, float *y) {
   float *wide = r->e->wide;
   const uint8_t *weight = tensor(r, op->weight);
   const float *scale = tensor(r, op->scale);
@@ -49,7 +47,7 @@ static void widened_part(const run *r, const op_record *op, int64_t start,
   for (int64_t first = 0; first < s.outputs; first += WIDE_ROWS) {
     part.outputs = s.outputs - first < WIDE_ROWS ? s.outputs - first : WIDE_ROWS;
     for (int64_t i = 0; i < part.outputs; i++) {
-      int64_t n = start + first + i;
+      int64_t n = first + i;
       int32_t shift = zero_point ? zero_point[n] : 0;
       float *row = wide + i * s.inputs;
       if (op->format == FORMAT_int8)
@@ -58,25 +56,22 @@ static void widened_part(const run *r, const op_record *op, int64_t start,
       else
         r->k->widen_int4(weight + n * s.inputs / 2, s.inputs, shift, scale[n], row);
     }
-    r->k->product_float32(wide, x, part, sums + first);
+    r->k->product_float32(wide, x, part, y + first);
   }
 }
 
-static void float_part(const run *r, const op_record *op, int64_t start, const float *x,
-                       product_shape s, float *y, int64_t y_stride) {
-  float *sums = r->e->float_sums;
-  const uint8_t *weight = tensor(r, op->weight);
+static void float_product(const run *r, const op_record *op, const float *x,
+                          product_shape s, float *y) {
   if (op->format == FORMAT_float32)
-    r->k->product_float32((const float *)weight + start * s.inputs, x, s, sums);
+    r->k->product_float32(tensor(r, op->weight), x, s, y);
   else if (op->format == FORMAT_float16)
-    r->k->product_float16((const uint16_t *)weight + start * s.inputs, x, s, sums);
+    r->k->product_float16(tensor(r, op->weight), x, s, y);
   else
-    widened_part(r, op, start, x, s, sums);
-  const float *bias = tensor(r, op->bias);
-  row_parameters shift = {.bias = bias ? bias + start : NULL, .bias_step = 1};
+    widened_product(r, op, x, s, y);
+  row_parameters shift = {.bias = tensor(r, op->bias), .bias_step = 1};
   for (int64_t m = 0; m < s.rows; m++) {
-    float *row = y + m * y_stride + start;
-    r->k->affine_row(sums + m * s.y_stride, s.outputs, shift, row);
+    float *row = y + m * s.y_stride;
+    r->k->affine_row(row, s.outputs, shift, row);
     r->k->activate_row(row, s.outputs, op->activation);
   }
 }
@@ -93,21 +88,18 @@ static void quantize_rows(const run *r, const op_record *op, const float *x,
 /* x [rows, K] -> y [rows, N], with the activation; at most BLOCK_ROWS rows. */
 static void product(const run *r, const op_record *op, const float *x,
                     int64_t x_stride, int64_t rows, float *y, int64_t y_stride) {
-  bool quantized = op->activation_max > 0;
-  product_shape s = {.rows = rows, .inputs = padded(op->inputs), .x_stride = x_stride};
-  if (quantized) {
-    s.x_stride = row_stride(op->inputs);
-    quantize_rows(r, op, x, x_stride, rows, s.x_stride);
+  product_shape s = {.rows = rows,
+                     .outputs = op->outputs,
+                     .inputs = padded(op->inputs),
+                     .x_stride = x_stride,
+                     .y_stride = y_stride};
+  if (op->activation_max == 0) {
+    float_product(r, op, x, s, y);
+    return;
   }
-  int64_t most = SUMS / rows / ROW * ROW;
-  for (int64_t start = 0; start < op->outputs; start += most) {
-    s.outputs = op->outputs - start < most ? op->outputs - start : most;
-    s.y_stride = s.outputs + SUMS_GAP;
-    if (quantized)
-      integer_part(r, op, start, s, y, y_stride);
-    else
-      float_part(r, op, start, x, s, y, y_stride);
-  }
+  s.x_stride = row_stride(op->inputs);
+  quantize_rows(r, op, x, x_stride, rows, s.x_stride);
+  integer_product(r, op, s, y);
 }
 
 /* The part of an image under the kernel at one position, zeros outside. */

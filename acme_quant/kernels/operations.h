@@ -4,9 +4,6 @@
 
 #include "engine.h"
 
-/* Sums [rows, outputs] are made and turned into outputs in parts that stay in the
- * cache, their rows apart by a line of it more than their length. */
-enum { SUMS = 32768, SUMS_GAP = 16 };
 enum { PATCH_ROWS = 64, WIDE_ROWS = 4, ALIGNMENT = 64 };
 
 /* Rows of a value stand `stride` apart, with zeros beyond the width. */
@@ -29,8 +26,6 @@ struct engine {
   int16_t *codes;      /* [rows, row_stride(K)], quantized input rows */
   float *input_scales; /* [BLOCK_ROWS] */
   int32_t *input_sums; /* [BLOCK_ROWS] */
-  int32_t *sums;       /* [rows, part of N + SUMS_GAP] */
-  float *float_sums;   /* the same memory */
 };
 
 /* Rows a multiple of a kilobyte apart would share a few sets of the cache. */
