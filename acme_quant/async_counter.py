@@ -121,7 +121,7 @@ class AsyncCounter:
         self._counts = counts
 
     def _give_up(self, timeout_s: float) -> None:
-        """Leaves the call under way: a client that has one cannot be destroyed."""
+        """Leaves the call under way: with one open a process does not end."""
         self._call.cancel()
         self._call = None
         logging.warning(

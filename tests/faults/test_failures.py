@@ -15,7 +15,7 @@ from training import Training, stop_for
 Seen = Callable[[str], None]
 
 
-@pytest.mark.parametrize("node", ["learner", "quantizer", "replay"])
+@pytest.mark.parametrize("node", ["learner", "quantizer", "replay", "counter"])
 def test_a_killed_node_ends_the_run_and_is_named(
     tmp_path: pathlib.Path, seen: Seen, node: str
 ) -> None:
