@@ -78,7 +78,7 @@ def test_every_engine_computes_the_same_values(
         values = np.reshape(make(batch)(), expected.shape)
         policy_check.check(engine.name, values, expected, allowed)
         # The check is worth something: values are of size 1.
-        assert allowed.max() < (0.3 if "int8" in engine.name else 2e-3)
+        assert allowed.max() < (0.6 if "int8" in engine.name else 2e-3)
 
 
 def test_a_changed_kernel_or_swapped_heads_do_not_pass(network: tuple) -> None:

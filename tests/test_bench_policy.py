@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -78,18 +79,19 @@ def test_every_engine_computes_the_same_policy(engine: policy_engines.Engine) ->
         policy_check.check(engine.name, actions, expected, allowed)
         # The check is worth something: actions are of size 1.
         rounds = "int8" in engine.name
-        assert allowed.max() < (0.2 if rounds else 4e-5)
+        assert allowed.max() < (0.4 if rounds else 4e-5)
 
 
 def test_an_engine_that_is_wrong_is_never_timed(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = policy.ENGINES[1]._replace(
         make=lambda variables: lambda rows: lambda: np.zeros((len(rows), 6))
     )
     monkeypatch.setattr(policy, "ENGINES", (wrong,))
-    with pytest.raises(ArithmeticError, match="float32: expected .* within"):
-        policy.main(["bench policy", "--engines=float32", *QUICK])
+    assert policy.main(["bench policy", "--engines=float32", *QUICK]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.match("bench policy: float32: expected .* within .*, got 0$", last), last
 
 
 def test_actions_of_another_shape_or_nan_do_not_pass() -> None:

@@ -100,7 +100,7 @@ def define_flags() -> flags.FlagValues:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark; returns the exit code, 2 for wrong flags."""
+    """Runs the benchmark; returns the exit code, 1 for a wrong result, 2 for flags."""
     own = define_flags()
     try:
         sizes, batches = read_flags(own, argv)
@@ -109,7 +109,11 @@ def main(argv: Sequence[str]) -> int:
         print(f"{argv[0]}: {error}")
         return 2
     todo = list(subjects(own.networks, sizes))
-    rows = list(run(todo, batches, own.engines, own.rounds, own.seconds))
+    try:
+        rows = list(run(todo, batches, own.engines, own.rounds, own.seconds))
+    except ArithmeticError as error:
+        print(f"{argv[0]}: {error}")
+        return 1
     print_conclusions(rows)
     if file is not None:
         with file:

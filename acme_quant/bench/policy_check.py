@@ -18,6 +18,8 @@ from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
+from acme_quant.bench import onnx_model
+
 # Weights' errors are the same in all rows, so that few large ones show in many actions.
 SIGMAS = 8.0
 UNIT = 2.0**-24
@@ -115,8 +117,8 @@ def _per_column(weight: np.ndarray) -> np.ndarray:
     return np.abs(weight).max(axis=0, keepdims=True) / 127
 
 
-def _per_matrix(weight: np.ndarray) -> np.ndarray:
-    return np.abs(weight).max(keepdims=True) / 127
+def _per_matrix(code_max: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda weight: np.abs(weight).max(keepdims=True) / code_max
 
 
 def _row_of(codes: Callable[[int], int]) -> Callable[[np.ndarray], np.ndarray]:
@@ -132,8 +134,8 @@ def _range_of_batch(x: np.ndarray) -> np.ndarray:
 
 FLOAT32 = Steps(_none, _none)
 # ONNX Runtime: DynamicQuantizeLinear takes one scale for a whole batch.
-ONNXRUNTIME_INT8 = Steps(_per_matrix, _range_of_batch)
-TFLITE_INT8 = Steps(_per_matrix, _row_of(lambda inputs: 127))
+ONNXRUNTIME_INT8 = Steps(_per_matrix(onnx_model.CODE_MAX), _range_of_batch)
+TFLITE_INT8 = Steps(_per_matrix(127), _row_of(lambda inputs: 127))
 
 
 def own_int8(largest_code: Callable[[int], int]) -> Steps:
