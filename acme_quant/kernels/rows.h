@@ -37,8 +37,10 @@ LANES_INLINE i8 larger(i8 a, i8 b) {
  * are larger than those of all finite numbers. */
 LANES_INLINE uint32_t largest_magnitude(const float *x, int64_t width) {
   i8 largest = {0};
-  EACH_LANES(i, width)
-  largest = larger((i8)magnitude(load_lanes(x + i, width - i)), largest);
+  int64_t i = 0;
+  for (; i + LANES <= width; i += LANES)
+    largest = larger((i8)magnitude(load(x + i)), largest);
+  if (i < width) largest = larger((i8)magnitude(load_part(x + i, width - i)), largest);
   uint32_t best = 0;
   for (int lane = 0; lane < LANES; lane++)
     if ((uint32_t)largest[lane] > best) best = (uint32_t)largest[lane];
@@ -61,6 +63,13 @@ LANES_INLINE f8 load_or_zero(const float *p, int64_t left) {
   return left > 0 ? load_lanes(p, left) : splat(0);
 }
 
+/* Codes of 16 numbers; gives the sums of two each. */
+LANES_INLINE i8 quantize_lanes(f8 first, f8 second, float inverse, int16_t *codes) {
+  i8 a = rounded(first * inverse), b = rounded(second * inverse);
+  store_codes(codes, a, b);
+  return a + b;
+}
+
 enum { INFINITY_BITS = 0x7f800000 };
 
 static float zero_row(int16_t *codes, int64_t width, int32_t *sum, float scale) {
@@ -81,12 +90,13 @@ static float quantize_row(const float *x, int64_t width, int32_t largest_code,
   i8 total = {0};
   /* No clip is needed: x * inverse is within high * (1 + 2**-22), which rounds to
    * high. */
-  for (int64_t i = 0; i < padded(width); i += 2 * LANES) {
-    i8 first = rounded(load_or_zero(x + i, width - i) * inverse);
-    i8 second = rounded(load_or_zero(x + i + LANES, width - i - LANES) * inverse);
-    total += first + second;
-    store_codes(codes + i, first, second);
-  }
+  int64_t i = 0;
+  for (; i + 2 * LANES <= width; i += 2 * LANES)
+    total += quantize_lanes(load(x + i), load(x + i + LANES), inverse, codes + i);
+  for (; i < padded(width); i += 2 * LANES)
+    total += quantize_lanes(load_or_zero(x + i, width - i),
+                            load_or_zero(x + i + LANES, width - i - LANES), inverse,
+                            codes + i);
   *sum = 0;
   for (int lane = 0; lane < LANES; lane++) *sum += total[lane];
   return largest / high;
@@ -112,19 +122,26 @@ LANES_INLINE void shifted_sums(const int32_t *sums, int64_t count,
   }
 }
 
+LANES_INLINE f8 dequantized(const int32_t *sums, f8 scale, float input_scale) {
+  return to_floats(sums) * (scale * input_scale);
+}
+
 static void dequantize_row(const int32_t *sums, int64_t width, dequantization d,
                            float *y) {
-  EACH_LANES(i, width) {
+  int64_t i = 0;
+  /* Nothing is asked at each group of the usual kind. */
+  if (d.bias && !d.zero_point)
+    for (; i + LANES <= width; i += LANES)
+      store(y + i, dequantized(sums + i, load(d.scale + i), d.input_scale) +
+                       load(d.bias + i));
+  for (; i < width; i += LANES) {
     int64_t left = width - i < LANES ? width - i : LANES;
-    int32_t part[LANES] = {0};
-    const int32_t *group = part;
+    int32_t group[LANES] = {0};
     if (d.zero_point)
-      shifted_sums(sums + i, left, d.zero_point + i, d.input_sum, part);
-    else if (left == LANES)
-      group = sums + i;
+      shifted_sums(sums + i, left, d.zero_point + i, d.input_sum, group);
     else
-      memcpy(part, sums + i, (size_t)left * sizeof *part);
-    f8 v = to_floats(group) * (load_lanes(d.scale + i, left) * d.input_scale);
+      memcpy(group, sums + i, (size_t)left * sizeof *group);
+    f8 v = dequantized(group, load_lanes(d.scale + i, left), d.input_scale);
     if (d.bias) v = v + load_lanes(d.bias + i, left);
     store_lanes(y + i, left, v);
   }
