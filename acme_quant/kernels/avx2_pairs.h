@@ -120,8 +120,8 @@ LANES_INLINE __m128i widening_pairs(const int8_t *const w[COLUMNS],
       EACH_SUM(STORE_SUM)
       : [k] "+&r"(k)
       : [x] "r"(x), [next] "r"(x + half_rows(s) * s.x_stride), [w0] "r"(w[0]),
-        [w1] "r"(w[1]), [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide), [width] "r"(width),
-        [row] "i"(sizeof *wide), [sums] "r"(sums)
+        [w1] "r"(w[1]), [w2] "r"(w[2]), [w3] "r"(w[3]), [wide] "r"(wide),
+        [width] "r"(width), [row] "i"(sizeof *wide), [sums] "r"(sums)
       : "memory", "cc", "ymm0", "ymm1", "ymm2", "ymm3", "ymm4", "ymm5", "ymm6", "ymm7",
         "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13", "ymm14", "ymm15");
   __m128i four[3];

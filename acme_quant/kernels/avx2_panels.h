@@ -18,19 +18,6 @@ LANES_INLINE bool panels_pay(product_shape s) {
   return s.inputs <= PANEL_INPUTS && s.rows >= 8 && 8 * s.rows >= s.inputs;
 }
 
-/* 16 codes of a row from k on, a multiple of 16. */
-LANES_INLINE __m256i codes_int8(const int8_t *row, int64_t k) {
-  return widened_int8(row + k);
-}
-
-LANES_INLINE __m256i codes_int4(const uint8_t *row, int64_t k) {
-  const __m128i *block = (const __m128i *)(row + k / ROW * (ROW / 2));
-  __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128(block));
-  __m256i half = k % ROW ? _mm256_srli_epi16(both, 4)
-                         : _mm256_and_si256(both, _mm256_set1_epi16(15));
-  return _mm256_sub_epi16(half, _mm256_set1_epi16(8));
-}
-
 /* 16 rows [Kp] -> [Kp / 2, 16, 2]; a pair of codes moves like a float. */
 #define PACK_PANEL(format, weight) \
   static void panel_of_##format(const weight *const rows[PANEL], int64_t inputs, \

@@ -16,13 +16,10 @@ enum { WIDE_LENGTH = CODES_CHUNK + 544 };
 /* Widens a chunk of a weight row of `length` bytes. */
 LANES_INLINE void widen_chunk_int4(const uint8_t *w, int64_t width, int64_t length,
                                    int16_t *wide) {
-  __m256i low_half = _mm256_set1_epi16(15), eight = _mm256_set1_epi16(8);
   for (int64_t k = 0; k < width; k += ROW) {
     fetch_next_rows(w + k / 2, length);
-    __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(w + k / 2)));
-    __m256i low = _mm256_and_si256(both, low_half), high = _mm256_srli_epi16(both, 4);
-    _mm256_store_si256((__m256i *)(wide + k), _mm256_sub_epi16(low, eight));
-    _mm256_store_si256((__m256i *)(wide + k + 16), _mm256_sub_epi16(high, eight));
+    _mm256_store_si256((__m256i *)(wide + k), codes_int4(w, k));
+    _mm256_store_si256((__m256i *)(wide + k + 16), codes_int4(w, k + 16));
   }
 }
 

@@ -2,6 +2,7 @@
 #ifndef ACME_QUANT_AVX2_SUMS_H
 #define ACME_QUANT_AVX2_SUMS_H
 
+#include "kernels.h"
 #include "lanes.h"
 
 /* Weight rows that go together, and bytes of a line of the cache. */
@@ -20,8 +21,17 @@ LANES_INLINE void fetch_next_rows(const void *place, int64_t row_bytes) {
 
 LANES_INLINE __m256i load_codes(const void *p) { return _mm256_loadu_si256(p); }
 
-LANES_INLINE __m256i widened_int8(const int8_t *w) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)w));
+/* 16 codes of a row from k on, a multiple of 16. */
+LANES_INLINE __m256i codes_int8(const int8_t *row, int64_t k) {
+  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(row + k)));
+}
+
+LANES_INLINE __m256i codes_int4(const uint8_t *row, int64_t k) {
+  const __m128i *block = (const __m128i *)(row + k / ROW * (ROW / 2));
+  __m256i both = _mm256_cvtepu8_epi16(_mm_loadu_si128(block));
+  __m256i half = k % ROW ? _mm256_srli_epi16(both, 4)
+                         : _mm256_and_si256(both, _mm256_set1_epi16(15));
+  return _mm256_sub_epi16(half, _mm256_set1_epi16(8));
 }
 
 LANES_INLINE __m256i multiply_add(__m256i sum, __m256i a, __m256i b) {
