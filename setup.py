@@ -12,6 +12,7 @@ import setuptools
 
 HERE = pathlib.Path(__file__).parent
 KERNELS = "acme_quant/kernels"
+OWN = ["agents", "agents.*", "launch", "launch.*"]
 
 
 def pinned_requirements() -> list[str]:
@@ -27,11 +28,18 @@ kernels = setuptools.Extension(
     sources=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.c")),
     depends=sorted(str(p.relative_to(HERE)) for p in (HERE / KERNELS).glob("*.h")),
     extra_compile_args=[
-        *("-O3", "-std=c11", "-ffp-contract=off", "-fno-math-errno"),
+        "-O3",
+        "-std=c11",
+        "-ffp-contract=off",
+        "-fno-math-errno",
         # Sums of codes that no quantizer makes, but a stranger may send, wrap.
-        *("-fwrapv", "-fvisibility=hidden"),
+        "-fwrapv",
+        "-fvisibility=hidden",
+        "-Wall",
+        "-Wextra",
         # Vectors are passed only within a file.
-        *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-missing-field-initializers"),
+        "-Wno-psabi",
+        "-Wno-missing-field-initializers",
     ],
 )
 
@@ -47,9 +55,7 @@ setuptools.setup(
     extras_require={"training": pinned_requirements()},
     packages=[
         *setuptools.find_packages(include=["acme_quant", "acme_quant.*"]),
-        "acme_quant.agents",
-        "acme_quant.agents.presets",
-        "acme_quant.launch",
+        *(f"acme_quant.{name}" for name in setuptools.find_packages(include=OWN)),
     ],
     package_data={"acme_quant.agents.presets": ["*.flags"]},
     # `agents` and `launch` are too common as installed top-level names.

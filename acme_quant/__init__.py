@@ -7,16 +7,19 @@ The data path:
        ^                      (the evaluator pulls it too)    |              |
        +------------------------- replay <------ adder <------+--------------+
 
-  graph, lowering      a Sonnet/TensorFlow policy -> a short list of layers
-  qtensor, quantizers  float32 weights -> codes and scales: float32, float16, int8, ...
-  policy, payload      layers + tensors <-> one block of bytes that the engine reads
-  kernels              the engine: a policy call is one call into C
-  publisher            the quantizer node: the learner's variables -> payloads
-  variable_client      the newest payload, swapped in between two steps
-  actor, adder         an `acme.Actor` on the engine; transitions into replay
-  builder              any Acme builder with quantized actors
-  agents, launch       D4PG and DQN; the whole program, the command line
-  bench                measurements, each of which checks its results first
+  lowering       a Sonnet/TensorFlow policy -> a short list of layers
+  policy         layers, codes and scales <-> one block of bytes that the engine reads
+  kernels        the engine: a policy call is one call into C
+  publishing     the quantizer: the learner's variables -> payloads; clients pull them
+  acting         observation -> action: the actor, its exploration, its loop
+  environments   dm_control, gymnasium, Atari, EnvPool behind one thin edge
+  replay         transitions into and out of a table
+  peers          calls that end, servers that this host alone can reach
+  records        what outlives a process: checkpoints, energy, rows
+  builder        any Acme builder with quantized actors
+  agents         D4PG and DQN
+  launch         the whole program and the command line
+  bench          measurements, each of which checks its results first
 
 Letters in all docstrings: M rows of a batch, K inputs, N outputs. Integer results are
 the same bits on every CPU.
@@ -36,16 +39,16 @@ from typing import Any, List
 
 # Public name -> the module that holds it, imported at first use.
 _PUBLIC = {
-    "LoweringError": "graph",
-    "NonFiniteWeights": "quantizers",
-    "ObservationError": "policy_rows",
-    "PayloadError": "payload",
-    "QuantizedActor": "actor",
+    "LoweringError": "policy.graph",
+    "NonFiniteWeights": "policy.quantizers",
+    "ObservationError": "policy.rows",
+    "PayloadError": "policy.payload",
+    "QuantizedActor": "acting.actor",
     "QuantizedBuilder": "builder",
     "QuantizedPolicy": "policy",
-    "QuantizedVariableClient": "variable_client",
-    "PolicyPublisher": "publisher",
-    "QUANTIZERS": "quantizers",
+    "QuantizedVariableClient": "publishing.client",
+    "PolicyPublisher": "publishing.publisher",
+    "QUANTIZERS": "policy.quantizers",
     "quantize_policy": "lowering",
 }
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acme_quant.actor import QuantizedActor
-from acme_quant.exploration import GaussianNoise
-from acme_quant.publisher import PolicyPublisher
-from acme_quant.variable_client import QuantizedVariableClient
+from acme_quant.acting.actor import QuantizedActor
+from acme_quant.acting.exploration import GaussianNoise
+from acme_quant.publishing.client import QuantizedVariableClient
+from acme_quant.publishing.publisher import PolicyPublisher
 
 if TYPE_CHECKING:
     import reverb
     import sonnet as snt
     from acme import adders, core, specs
 
-    from acme_quant.policy import QuantizedPolicy
+    from acme_quant.policy.quantized_policy import QuantizedPolicy
 
 Exploration = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 
@@ -100,7 +100,8 @@ class QuantizedBuilder:
           LoweringError: a module of the policy has no counterpart in the engine.
           TypeError: the policy cannot be found in `networks`.
         """
-        from acme_quant import learner, lowering
+        from acme_quant import lowering
+        from acme_quant.publishing import learner
 
         made = self.unwrapped.make_learner(networks, dataset, *args, **kwargs)
         module = self._policy_module(networks)
@@ -145,10 +146,11 @@ class QuantizedBuilder:
         self, module: snt.Module, observation_spec: Any, graph: Any = None
     ) -> QuantizedPolicy:
         """Returns a module's present policy in this builder's number format."""
-        from acme_quant import lowering, policy
+        from acme_quant import lowering
+        from acme_quant.policy import quantized_policy
 
         graph = graph or lowering.lower(module, observation_spec)
-        return policy.quantize_graph(
+        return quantized_policy.quantize_graph(
             graph,
             [variable.numpy() for variable in module.variables],
             self._quantizer,

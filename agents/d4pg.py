@@ -12,8 +12,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from acme_quant.acting.exploration import GaussianNoise, spread
 from acme_quant.agents.settings import check_replay, setting
-from acme_quant.exploration import GaussianNoise, spread
 
 if TYPE_CHECKING:
     import acme
@@ -206,7 +206,7 @@ def make_adders(
     client: reverb.Client, config: Config, num_envs: int = 1
 ) -> list[adders.Adder]:
     """Returns one actor's adders of n-step transitions, one per environment."""
-    from acme_quant import adder
+    from acme_quant.replay import adder
 
     return adder.make_adders(client, num_envs, config.n_step, config.discount)
 

@@ -6,15 +6,15 @@ import importlib
 import sys
 
 COMMANDS = {
-    "train": ("acme_quant.launch.train", "train an agent with quantized actors"),
+    "train": ("launch.commands.train", "train an agent with quantized actors"),
     "evaluate": (
-        "acme_quant.launch.evaluate",
+        "launch.commands.evaluate",
         "compare the int8 and the float32 policy of a checkpoint",
     ),
-    "doctor": ("acme_quant.launch.doctor", "look at this machine, say what to mend"),
-    "compare": ("acme_quant.launch.compare", "train in several number formats"),
-    "balance": ("acme_quant.launch.balance", "find how many actors a machine can use"),
-    "bench": ("acme_quant.bench.cli", "measure policies, publishing and actors"),
+    "doctor": ("launch.commands.doctor", "look at this machine, say what to mend"),
+    "compare": ("launch.commands.compare", "train in several number formats"),
+    "balance": ("launch.commands.balance", "find how many actors a machine can use"),
+    "bench": ("bench.cli", "measure policies, publishing and actors"),
 }
 
 
@@ -30,7 +30,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    module = importlib.import_module(COMMANDS[name][0])
+    module = importlib.import_module(f"acme_quant.{COMMANDS[name][0]}")
     sys.exit(module.main([f"acme-quant {name}", *sys.argv[2:]]))
 
 

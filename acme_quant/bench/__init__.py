@@ -1,1 +1,1 @@
-"""Benchmarks; each checks its results before it prints a time."""
+"""Measurements: each checks its results before it prints a time."""

@@ -25,7 +25,7 @@ import dm_env
 import numpy as np
 from absl import flags
 
-from acme_quant.bench.actor_host import receive
+from acme_quant.bench.actor.host import receive
 
 ARMS = ("acme", "ours", "writer")
 OBSERVATIONS, ACTIONS, DISCOUNT = 17, 6, 0.99
@@ -114,7 +114,8 @@ def make_arms(address: str, n_step: int, length: int) -> dict[str, Callable[[], 
     import reverb
     from acme.adders import reverb as acme_adders
 
-    from acme_quant import adder, replay_client
+    from acme_quant.replay import adder
+    from acme_quant.replay import client as replay_client
 
     first, steps = make_episode(length)
     acme = acme_adders.NStepTransitionAdder(

@@ -7,10 +7,19 @@ import sys
 from collections.abc import Sequence
 
 BENCHES = {
-    "policy": "one policy call against ONNX Runtime, TFLite and Acme's actor",
-    "publish": "from the learner's variables to an actor's first action",
-    "actor": "an actor's whole loop against Acme's own",
-    "adder": "an n-step adder against Acme's and against Reverb's writer",
+    "policy": (
+        "acme_quant.bench.policy.command",
+        "one policy call against ONNX Runtime, TFLite and Acme's actor",
+    ),
+    "publish": (
+        "acme_quant.bench.publish.command",
+        "from the learner's variables to an actor's first action",
+    ),
+    "actor": ("acme_quant.bench.actor.command", "an actor's whole loop against Acme's"),
+    "adder": (
+        "acme_quant.bench.adder",
+        "an n-step adder against Acme's and against Reverb's writer",
+    ),
 }
 
 
@@ -25,10 +34,10 @@ def main(argv: Sequence[str]) -> int:
     """
     name = argv[1] if len(argv) > 1 else ""
     if name not in BENCHES:
-        rows = "\n".join(f"  {key:8} {text}" for key, text in BENCHES.items())
+        rows = "\n".join(f"  {key:8} {text}" for key, (_, text) in BENCHES.items())
         print(
             f"{argv[0]}: expected a benchmark, got {name!r}:\n{rows}", file=sys.stderr
         )
         return 2
-    module = importlib.import_module(f"acme_quant.bench.{name}")
+    module = importlib.import_module(BENCHES[name][0])
     return module.main([f"{argv[0]} {name}", *argv[2:]]) or 0

@@ -1,6 +1,6 @@
 """`envpool_dm:TASK`: EnvPool's DM Control, classic, Box2D and Atari tasks.
 
-`Pool` speaks dm_env in batches, see `acme_quant.vector_environment`; `make` returns a
+`Pool` speaks dm_env in batches, see `acme_quant.environments.vector`; `make` returns a
 pool of one as a plain environment.
 
 EnvPool's time steps do not say whether an episode met its step limit, where the

@@ -8,7 +8,7 @@ scales, biases) lie in the payload, a single block of bytes which is read in pla
 
 The formula of a quantized product stands in `reference.py`; `portable.c` and
 `avx2.c` give the same integers. What this package does not do: it does not quantize
-a policy (`acme_quant.quantizers`), and it knows no TensorFlow.
+a policy (`acme_quant.policy.quantizers`), and it knows no TensorFlow.
 """
 
 from __future__ import annotations

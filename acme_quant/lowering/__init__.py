@@ -16,8 +16,6 @@ import numpy as np
 import tensorflow as tf
 import tree
 
-from acme_quant import graph
-from acme_quant.graph import Field, Graph, LoweringError
 from acme_quant.lowering import fusion, layer_norm
 from acme_quant.lowering.rules import RULES
 from acme_quant.lowering.values import (
@@ -29,8 +27,10 @@ from acme_quant.lowering.values import (
     Variable,
     View,
 )
-from acme_quant.policy import QuantizedPolicy, quantize_graph
-from acme_quant.quantizers import Quantizer
+from acme_quant.policy import graph
+from acme_quant.policy.graph import Field, Graph, LoweringError
+from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
+from acme_quant.policy.quantizers import Quantizer
 
 # Shapes are worked out for this many rows where the batch is of unknown size: a prime
 # that no policy has as a width, so that a row count is never taken for something else.

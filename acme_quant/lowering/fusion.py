@@ -13,7 +13,7 @@ from typing import Optional, Sequence
 
 import numpy as np
 
-from acme_quant.graph import Layer, LoweringError, Parameter
+from acme_quant.policy.graph import Layer, LoweringError, Parameter
 
 
 def fuse(

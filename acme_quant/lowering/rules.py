@@ -11,7 +11,6 @@ from typing import Callable, Union
 
 import numpy as np
 
-from acme_quant.graph import ConvGeometry, Parameter
 from acme_quant.lowering.moves import MOVES
 from acme_quant.lowering.values import (
     Constant,
@@ -22,6 +21,7 @@ from acme_quant.lowering.values import (
     View,
     numbers,
 )
+from acme_quant.policy.graph import ConvGeometry, Parameter
 
 # --- Arithmetic ---------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence, Tuple, Union
 
 import numpy as np
 
-from acme_quant.graph import Layer, LoweringError
+from acme_quant.policy.graph import Layer, LoweringError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ from acme.agents.tf import d4pg as acme_d4pg
 from acme.utils import loggers
 
 from acme_quant.agents import d4pg
-from acme_quant.checkpoints import BackgroundSaver, Checkpoints
-from acme_quant.launch.learner_state import LearnerState, policy_variables
+from acme_quant.launch.checkpoints.learner_state import LearnerState, policy_variables
+from acme_quant.records.checkpoints import BackgroundSaver, Checkpoints
 
 EVERY_S = 60.0
 SIZES = (2048, 2048, 2048)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from training import Training
 
-from acme_quant.checkpoints import Checkpoints
+from acme_quant.records.checkpoints import Checkpoints
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "records"))
 from test_checkpoint import harm, kill_while_saving
 
 Seen = Callable[[str], None]

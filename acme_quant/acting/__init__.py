@@ -1,0 +1,1 @@
+"""Observation to action, step after step: actor, exploration, loop, clock."""

@@ -1,0 +1,1 @@
+"""An actor's whole loop against Acme's own."""

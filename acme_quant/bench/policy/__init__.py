@@ -1,0 +1,1 @@
+"""One policy call: the engine against ONNX Runtime, TFLite and Acme's actor."""

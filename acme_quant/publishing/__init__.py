@@ -1,0 +1,1 @@
+"""Learner to actors: variables become a versioned payload that clients pull."""

@@ -1,0 +1,312 @@
+"""The quantizer node: asks the learner for its policy, quantizes it, publishes it.
+
+    learner --get_variables--> quantize, check --> one immutable (version, bytes)
+                                                        |
+    clients --"newer than v?"-------------> unchanged | shared memory | array
+
+Peers call `get_policy` and `get_status`, nothing else. A policy with a NaN or Inf is
+refused, counted and logged, and the last good one stays. A learner that does not answer
+is asked again; meanwhile the last policy is served.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import numpy as np
+
+from acme_quant.peers import calls, loopback
+from acme_quant.policy import quantizers
+from acme_quant.policy.graph import Graph
+from acme_quant.policy.payload import HEADER
+from acme_quant.policy.writer import PolicyWriter
+from acme_quant.publishing import shared_memory
+
+# What `get_policy` answers beside the version and the learner's step.
+UNCHANGED = "unchanged"
+SHARED_MEMORY = "shared_memory"
+ARRAY = "array"
+
+# A question for the learner's step costs it a fraction of a millisecond.
+MIN_POLL_S = 0.005
+MAX_POLL_S = 0.5
+RETRY_S = 1.0
+
+Answer = Tuple[int, int, str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+class BadPolicies(RuntimeError):
+    """The learner's policy was refused too many times in a row."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Published:
+    """One version: its bytes, and the block others can open, if there is one."""
+
+    version: int
+    learner_step: int
+    content: np.ndarray
+    block: Optional[shared_memory.Block]
+
+
+class PolicyPublisher:
+    """Quantizes the learner's policy every so often and serves it to clients."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        variable_source: Any,
+        quantizer: Union[str, quantizers.Quantizer] = "int8",
+        *,
+        activations: str = "wide",
+        communication: Union[str, quantizers.Quantizer, None] = None,
+        variable_name: str = "policy",
+        publish_period: int = 100,
+        publish_period_s: Optional[float] = None,
+        first_version: int = 1,
+        max_bad_policies: int = 10,
+        max_silence_s: float = calls.MAX_SILENCE_S,
+        use_shared_memory: bool = True,
+        stop: Optional[threading.Event] = None,
+    ) -> None:
+        """Prepares a publisher; `run` makes it publish.
+
+        Args:
+          graph: The lowered policy.
+          variable_source: The learner or a client of it: `get_variables(names)` and
+            `get_steps()`; an object of this process may lack the latter if
+            `publish_period_s` is given.
+          quantizer: Number format of the actors.
+          activations: How integer layers round their inputs: 'wide' or '8bit'.
+          communication: Number format of the payload when clients quantize it again.
+          variable_name: What the learner calls the policy's variables.
+          publish_period: Learner steps between two publications.
+          publish_period_s: Seconds between two publications, instead of steps.
+          first_version: The first publication's; a resumed run goes on counting.
+          max_bad_policies: Refused policies in a row at which `run` raises.
+          max_silence_s: Seconds without an answer of the learner at which it raises,
+            once the learner has answered.
+          use_shared_memory: Whether clients of this host may map the policy.
+          stop: Ends `run` when set.
+
+        Raises:
+          ValueError: A format is unknown, or `communication` would change nothing.
+        """
+        quantizers.check_precisions(quantizer, communication)
+        self._source = calls.bounded(variable_source)
+        self._writer = PolicyWriter(graph, communication or quantizer, activations)
+        self._room: Optional[memoryview] = None
+        self._variable_name = variable_name
+        self._publish_period = publish_period
+        self._publish_period_s = publish_period_s
+        self._first_version = first_version
+        self._max_bad_policies = max_bad_policies
+        self._stop = stop or threading.Event()
+        self._silence = calls.Silence("learner", max_silence_s)
+        self._host = shared_memory.host_identity() if use_shared_memory else ""
+        self._attempt_step: Optional[int] = None
+        self._attempt_s = time.monotonic()
+        self._bad_in_a_row = 0
+        self._current: Optional[_Published] = None
+        self._previous: Optional[_Published] = None
+        self._float32: Tuple[int, List[np.ndarray]] = (0, [])
+        self._learner_step = 0
+        self._lock = threading.Lock()
+        self._status: Dict[str, float] = dict.fromkeys(
+            (
+                *("publications", "refused_policies", "unchanged_policies"),
+                *("fetch_ms", "quantize_ms", "publish_ms", "policy_bytes"),
+                *("polls", "shared_memory_pulls", "array_pulls", "bytes_served"),
+            ),
+            0,
+        )
+
+    def get_policy(self, newer_than: int, host: str) -> Answer:
+        """Answers a client's "newer than v?".
+
+        Args:
+          newer_than: The version the client runs, 0 for none.
+          host: The client's `shared_memory.host_identity()`; empty to get an array.
+
+        Returns:
+          (version, learner step known, kind, body): kind 'unchanged' with None,
+          'shared_memory' with the name of a block, 'array' with uint8 [bytes].
+        """
+        current = self._current
+        if current is None or current.version == newer_than:
+            self._count(polls=1)
+            return newer_than, self._learner_step, UNCHANGED, None
+        if current.block is not None and host == self._host:
+            self._count(polls=1, shared_memory_pulls=1)
+            body, kind = list(current.block.name), SHARED_MEMORY
+        else:
+            self._count(polls=1, array_pulls=1, bytes_served=current.content.nbytes)
+            body, kind = current.content, ARRAY
+        return current.version, self._learner_step, kind, body
+
+    def get_float32(self) -> Tuple[int, List[np.ndarray]]:
+        """Returns what the newest policy was quantized from: for comparing the two.
+
+        Returns:
+          (learner step, the learner's variables).
+        """
+        return self._float32
+
+    def get_status(self) -> Dict[str, float]:
+        """Returns counts since the start and the last publication's milliseconds."""
+        current = self._current
+        with self._lock:
+            status = dict(self._status)
+        status["version"] = current.version if current else 0
+        status["learner_step"] = current.learner_step if current else 0
+        status["fetch_failures"] = self._silence.failures
+        return status
+
+    def set_courier_server(self, server: Any) -> None:
+        """Serves peers, and exposes nothing but what they call."""
+        for method in ("poll", "run"):
+            server.Unbind(method)
+        loopback.start(server)
+
+    def run(self) -> None:
+        """Publishes until `stop` is set.
+
+        Raises:
+          BadPolicies: Too many refused policies in a row.
+          calls.PeerSilent: The learner has not answered for too long.
+          ValueError: The learner's variables do not fit the graph.
+        """
+        while not self._stop.is_set():
+            self._stop.wait(self.poll())
+
+    def poll(self) -> float:
+        """Publishes if it is time to; returns the seconds until it may be again.
+
+        Raises:
+          Exception: As `run`.
+        """
+        try:
+            steps = self._ask_steps()
+            if not self._is_due(steps):
+                self._silence.answered()
+                return self._wait_s(steps)
+            variables = self._fetch()
+        except Exception as error:
+            if not calls.is_remote(self._source):
+                raise
+            self._silence.failed(error)
+            return RETRY_S
+        self._silence.answered()
+        self._note_attempt(steps)
+        self._quantize_and_publish(variables, steps)
+        return MIN_POLL_S
+
+    def _ask_steps(self) -> int:
+        if not calls.is_remote(self._source) and not hasattr(self._source, "get_steps"):
+            return 0
+        self._learner_step = int(self._source.get_steps())
+        return self._learner_step
+
+    def _is_due(self, steps: int) -> bool:
+        if self._attempt_step is None:
+            return True
+        if self._publish_period_s is not None:
+            return time.monotonic() - self._attempt_s >= self._publish_period_s
+        return steps - self._attempt_step >= self._publish_period
+
+    def _wait_s(self, steps: int) -> float:
+        """Returns how long to leave the learner alone: half of what seems left."""
+        elapsed_s = time.monotonic() - self._attempt_s
+        if self._publish_period_s is not None:
+            left_s = self._publish_period_s - elapsed_s
+        else:
+            done = steps - self._attempt_step
+            left = self._publish_period - done
+            left_s = left * elapsed_s / done / 2 if done > 0 else elapsed_s
+        return min(max(left_s, MIN_POLL_S), MAX_POLL_S)
+
+    def _note_attempt(self, steps: int) -> None:
+        self._attempt_step = steps
+        self._attempt_s = time.monotonic()
+
+    def _fetch(self) -> List[np.ndarray]:
+        start_s = time.perf_counter()
+        (variables,) = self._source.get_variables([self._variable_name])
+        self._set(fetch_ms=(time.perf_counter() - start_s) * 1e3)
+        return variables
+
+    def _quantize_and_publish(self, variables: List[np.ndarray], steps: int) -> None:
+        current = self._current
+        version = current.version + 1 if current else self._first_version
+        start_s = time.perf_counter()
+        try:
+            payload = self._writer.write(variables, version, steps, self._room)
+        except quantizers.NonFiniteWeights as error:
+            self._refuse(error, steps)
+            return
+        self._float32 = (steps, variables)
+        self._bad_in_a_row = 0
+        self._room = payload.buffer
+        quantized_s = time.perf_counter()
+        self._set(quantize_ms=(quantized_s - start_s) * 1e3)
+        if self._is_unchanged(payload.buffer):
+            self._count(unchanged_policies=1)
+            return
+        self._swap(self._make(payload.buffer, version, steps))
+        self._set(publish_ms=(time.perf_counter() - quantized_s) * 1e3)
+
+    def _refuse(self, error: quantizers.NonFiniteWeights, steps: int) -> None:
+        self._bad_in_a_row += 1
+        _log.warning("Refused the policy of learner step %d: %s", steps, error)
+        self._count(refused_policies=1)
+        if self._bad_in_a_row >= self._max_bad_policies:
+            raise BadPolicies(
+                f"expected a finite policy, got {self._bad_in_a_row} in a row that are "
+                f"not, the last at learner step {steps}: {error}"
+            ) from error
+
+    def _is_unchanged(self, payload: memoryview) -> bool:
+        """Returns whether every tensor has the bits it had in the version before."""
+        if self._current is None:
+            return False
+        new = np.frombuffer(payload, np.uint8)[HEADER.size :]
+        return np.array_equal(new, self._current.content[HEADER.size :])
+
+    def _make(self, payload: memoryview, version: int, steps: int) -> _Published:
+        """Returns a published copy of `payload`, in shared memory if there is any."""
+        if self._host:
+            try:
+                block = shared_memory.Block(payload)
+                content = np.frombuffer(block.view, np.uint8)
+                return _Published(version, steps, content, block)
+            except OSError as error:
+                _log.warning("No shared memory, policies go through Courier: %s", error)
+                self._host = ""
+        return _Published(version, steps, np.array(payload, np.uint8), None)
+
+    def _swap(self, published: _Published) -> None:
+        """Makes a version the current one.
+
+        The one before keeps its block: a client may be about to open it.
+        """
+        gone, self._previous = self._previous, self._current
+        self._current = published
+        if gone is not None and gone.block is not None:
+            gone.block.close()
+        self._count(publications=1)
+        self._set(policy_bytes=published.content.nbytes)
+
+    def _count(self, **amounts: int) -> None:
+        with self._lock:
+            for name, amount in amounts.items():
+                self._status[name] += amount
+
+    def _set(self, **values: float) -> None:
+        with self._lock:
+            self._status.update(values)

@@ -1,0 +1,1 @@
+"""What outlives a process: checkpoints, energy and CPU time, rows of CSV."""

@@ -1,0 +1,1 @@
+"""Transitions into and out of a table: fast adder, Reverb client, local replay."""

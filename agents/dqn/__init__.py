@@ -1,0 +1,204 @@
+"""DQN with quantized actors: Acme's learner, prioritized replay, our actors.
+
+    from acme_quant.agents import dqn
+    builder = dqn.make_builder(dqn.Config(), quantizer="int8")
+
+The learner is Acme's `DQNLearner`: double Q-learning on n-step transitions, importance
+weights, priorities |TD error|. It clips each transition's n-step return to [-1, 1].
+Adder and learner get the same discount.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from acme_quant.acting.exploration import EpsilonGreedy, apex_epsilon
+from acme_quant.agents.dqn.config import NETWORKS, Config
+from acme_quant.agents.settings import check_replay
+
+if TYPE_CHECKING:
+    import acme
+    import reverb
+    import sonnet as snt
+    from acme import adders, specs
+    from acme.utils import counting, loggers
+
+    from acme_quant.agents.dqn.builder import DQNBuilder
+    from acme_quant.builder import QuantizedBuilder
+
+
+def check(spec: specs.EnvironmentSpec, config: Config) -> None:
+    """Refuses environments that DQN cannot act in.
+
+    Raises:
+      ValueError: if the actions are not one index, the network does not fit the
+        observations, or the settings can never let the learner take a batch.
+    """
+    from acme_quant import environments
+
+    kind = environments.action_kind(spec)
+    if kind != "discrete":
+        raise ValueError(
+            f"dqn expects discrete actions, got {kind} ones; "
+            "use --agent=d4pg for continuous actions."
+        )
+    _check_numbers(config)
+    _check_network(spec, config)
+    check_replay(config)
+
+
+def _check_numbers(config: Config) -> None:
+    bounds = {
+        "epsilon": (0.0, 1.0),
+        "discount": (0.0, 1.0),
+        "importance_sampling_exponent": (0.0, 1.0),
+        "priority_exponent": (0.0, float("inf")),
+        "epsilon_exponent": (0.0, float("inf")),
+        "epsilon_decay_steps": (0, float("inf")),
+        "n_step": (1, float("inf")),
+        "target_update_period": (1, float("inf")),
+    }
+    for name, (low, high) in bounds.items():
+        value = getattr(config, name)
+        if not low <= value <= high:
+            raise ValueError(f"expected {name} in [{low}, {high}], got {value}.")
+
+
+def _check_network(spec: specs.EnvironmentSpec, config: Config) -> None:
+    if config.network not in NETWORKS:
+        raise ValueError(f"expected network out of {NETWORKS}, got {config.network!r}.")
+    image = _is_image(spec)
+    if config.network == "atari" and not image:
+        raise ValueError(
+            "the atari network expects one uint8 observation [height, width, "
+            f"channels], got {spec.observations}."
+        )
+    if _network(spec, config) != "atari":
+        if image:
+            raise ValueError(f"{config.network} expects rows, got images; use atari.")
+        return
+    if config.q_layers != Config().q_layers:
+        raise ValueError(
+            "q_layers would change nothing: the atari network has its own."
+        )
+
+
+def _is_image(spec: specs.EnvironmentSpec) -> bool:
+    observation = spec.observations
+    shape = getattr(observation, "shape", ())
+    return len(shape) == 3 and observation.dtype == "uint8"
+
+
+def _network(spec: specs.EnvironmentSpec, config: Config) -> str:
+    """Returns the kind of network that `auto` stands for, or the one named."""
+    if config.network != "auto":
+        return config.network
+    return "atari" if _is_image(spec) else "mlp"
+
+
+def make_networks(spec: specs.EnvironmentSpec, config: Config) -> snt.Sequential:
+    """Returns the Q-network with its variables made."""
+    from acme_quant.agents.dqn import networks as q_networks
+
+    return q_networks.make(spec, _network(spec, config), config.q_layers)
+
+
+def policy_module(networks: snt.Sequential) -> snt.Module:
+    """Returns the Q-network: what actors run; `exploration` picks the action."""
+    return networks
+
+
+def make_builder(
+    config: Config | None = None, quantizer: Any = "int8", **options: Any
+) -> QuantizedBuilder:
+    """Returns a DQN builder with quantized actors and the fast adder.
+
+    Its `make_actor` takes the Q-network; all its actors explore alike. An evaluator's
+    builder is given `exploration=dqn.greedy(spec)`.
+
+    Args:
+      config: the agent's settings.
+      quantizer: name of a quantizer, or an object of one's own.
+      **options: further arguments of `acme_quant.QuantizedBuilder`.
+    """
+    from acme_quant import builder
+
+    config = config or Config()
+    options.setdefault("exploration", exploration(None, config, 0, 1))
+    return builder.QuantizedBuilder(
+        make_acme_builder(config),
+        quantizer=quantizer,
+        adder_factory=lambda client: make_adders(client, config)[0],
+        **options,
+    )
+
+
+def make_acme_builder(config: Config) -> DQNBuilder:
+    """Returns the builder of Acme's own learner, actor and adder."""
+    from acme_quant.agents.dqn import builder as dqn_builder
+
+    return dqn_builder.DQNBuilder(config)
+
+
+def make_learner_networks(
+    spec: specs.EnvironmentSpec, config: Config
+) -> tuple[snt.Sequential, snt.Sequential]:
+    """Returns the online and the target network that Acme's learner trains."""
+    return make_networks(spec, config), make_networks(spec, config)
+
+
+def make_learner(
+    builder: DQNBuilder,
+    networks: tuple[snt.Sequential, snt.Sequential],
+    replay: reverb.Client,
+    counter: counting.Counter,
+    logger: loggers.Logger,
+) -> acme.Learner:
+    """Returns Acme's learner on the replay server's data, updating its priorities."""
+    dataset = builder.make_dataset_iterator(replay)
+    return builder.make_learner(
+        networks, dataset, counter, logger, checkpoint=False, replay_client=replay
+    )
+
+
+def make_acme_policy(
+    networks: snt.Sequential, spec: specs.EnvironmentSpec, exploration: EpsilonGreedy
+) -> snt.Module:
+    """Returns the module that Acme's own actor runs: it explores as ours would."""
+    import sonnet as snt
+
+    from acme_quant.agents.dqn import networks as q_networks
+
+    del spec
+    return snt.Sequential([networks, q_networks.EpsilonGreedyHead(exploration)])
+
+
+def make_adders(
+    client: reverb.Client, config: Config, num_envs: int = 1
+) -> list[adders.Adder]:
+    """Returns one actor's adders of n-step transitions, one per environment."""
+    from acme_quant.replay import adder
+
+    return adder.make_adders(client, num_envs, config.n_step, config.discount)
+
+
+def exploration(
+    spec: specs.EnvironmentSpec | None,
+    config: Config,
+    actor_index: int,
+    num_actors: int,
+) -> EpsilonGreedy:
+    """Returns epsilon-greedy choice with this actor's epsilon."""
+    del spec
+    epsilon = apex_epsilon(
+        config.epsilon, config.epsilon_exponent, actor_index, num_actors
+    )
+    decay_steps = config.epsilon_decay_steps
+    start = 1.0 if decay_steps else None
+    return EpsilonGreedy(epsilon, initial_epsilon=start, decay_steps=decay_steps)
+
+
+def greedy(spec: specs.EnvironmentSpec) -> EpsilonGreedy:
+    """Returns the exploration of an evaluator: none."""
+    del spec
+    return EpsilonGreedy(0.0)

@@ -1,0 +1,178 @@
+"""`acme-quant evaluate`: the int8 and the float32 policy of a checkpoint side by side.
+
+Only the policy's arrays of the checkpoint are read, not the optimizers'. Both number
+formats run in the same engine and meet the same sequence of initial states.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import typing
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import flags
+
+from acme_quant import environments
+from acme_quant.launch.settings import checks
+from acme_quant.launch.settings.config import Run, UsageError
+
+if typing.TYPE_CHECKING:
+    from acme_quant.policy.quantized_policy import QuantizedPolicy
+    from acme_quant.records.checkpoint import Checkpoint
+
+EPISODES = 10
+HEADER = ("policy", "return", "std", "least", "most", "steps", "bytes")
+
+
+class Score(NamedTuple):
+    """Returns of some episodes of one policy."""
+
+    returns: np.ndarray
+    lengths: np.ndarray
+
+
+def main(argv: Sequence[str]) -> int:
+    """Evaluates as the flags say.
+
+    Args:
+      argv: program name and flags.
+
+    Returns:
+      0, or 2 when the request cannot be met: one sentence says why.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    values = _flags()
+    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
+        print(values.get_help())
+        return 0
+    try:
+        rest = values(list(argv))[1:]
+        if rest:
+            raise UsageError(f"expected flags only, got {rest[0]!r}.")
+        _evaluate(values)
+    except (flags.Error, UsageError) as error:
+        print(f"{argv[0]}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _flags() -> flags.FlagValues:
+    values = flags.FlagValues()
+    for define, name, default, text in (
+        (flags.DEFINE_string, "workdir", "", "Folder of the run."),
+        (flags.DEFINE_integer, "checkpoint", None, "Its number; the newest if none."),
+        (flags.DEFINE_integer, "episodes", EPISODES, "Episodes of each policy."),
+        (flags.DEFINE_integer, "seed", 0, "Seed of the environment."),
+        (flags.DEFINE_string, "video", "", "MP4 file for an episode of the first."),
+    ):
+        define(name, default, text, flag_values=values)
+    return values
+
+
+def _evaluate(values: flags.FlagValues) -> None:
+    workdir = pathlib.Path(values.workdir)
+    if values.episodes < 1:
+        raise UsageError(f"expected --episodes of at least 1, got {values.episodes}.")
+    if not values.workdir or not workdir.is_dir():
+        raise UsageError(f"expected --workdir=FOLDER of a run, got {values.workdir!r}.")
+    found, variables = load_policy(workdir, values.checkpoint)
+    run = Run.from_settings(found.facts["settings"])
+    spec, policies = _policies(run, found, variables)
+    _print_row(*HEADER)
+    for name, policy in policies.items():
+        score = evaluate(run, spec, policy, values.episodes, values.seed)
+        _print_score(name, score, policy.nbytes)
+    if values.video:
+        from acme_quant.launch.commands import video
+
+        first = next(iter(policies.values()))
+        print(video.record(run, first, values.seed, pathlib.Path(values.video)))
+
+
+def load_policy(
+    workdir: pathlib.Path, number: int | None
+) -> tuple[Checkpoint, list[np.ndarray]]:
+    """Returns a checkpoint and its policy's variables; says when it had to fall back.
+
+    Raises:
+      UsageError: if there is no such checkpoint, or none that is whole.
+    """
+    from acme_quant.launch.checkpoints.saving import CHECKPOINTS
+    from acme_quant.records.checkpoint import BrokenCheckpoint, Mismatch
+    from acme_quant.records.checkpoints import Checkpoints, NoCheckpoint
+
+    store = Checkpoints(workdir / CHECKPOINTS)
+    candidates = [number] if number is not None else store.numbers()[::-1]
+    for candidate in candidates:
+        try:
+            found = store.open(candidate)
+            names = found.facts["policy"]
+            arrays = found.read(names)
+        except BrokenCheckpoint as error:
+            print(f"acme-quant: {error}", file=sys.stderr)
+            continue
+        except (NoCheckpoint, Mismatch) as error:
+            raise UsageError(str(error)) from error
+        return found, [arrays[name] for name in names]
+    raise UsageError(f"expected a whole checkpoint in {workdir}, got none.")
+
+
+def _policies(
+    run: Run, found: Checkpoint, variables: list[np.ndarray]
+) -> tuple[Any, dict[str, QuantizedPolicy]]:
+    """Returns the environment's spec, and the policy in both number formats."""
+    from acme_quant.policy import quantized_policy as policy
+
+    counts = found.facts["counts"]
+    steps = counts["learner_steps"]
+    print(
+        f"checkpoint {found.number} of {run.config.env}: "
+        f"{counts.get('actor_steps', 0):.0f} actor steps, {steps} learner steps"
+    )
+    spec = environments.environment_spec(run.config.env, **run.environment_options)
+    graph = checks.lower(run, spec)
+    quantizer = run.config.quantizer
+    names = ("int8" if quantizer == "float32" else quantizer, "float32")
+    return spec, {
+        name: policy.quantize_graph(
+            graph, variables, name, run.config.activations, learner_step=steps
+        )
+        for name in names
+    }
+
+
+def evaluate(
+    run: Run, spec: Any, policy: QuantizedPolicy, episodes: int, seed: int
+) -> Score:
+    """Returns what a policy reaches in `episodes` episodes without exploration."""
+    from acme_quant.launch.nodes.evaluator import run_episodes
+
+    environment = environments.make_environment(
+        run.config.env, seed=seed, **run.environment_options
+    )
+    greedy, rng = run.agent.greedy(spec), np.random.default_rng(seed)
+    done = run_episodes(environment, lambda o: greedy(policy(o), rng), episodes)
+    environment.close()
+    return Score(
+        np.array([episode.episode_return for episode in done]),
+        np.array([episode.length for episode in done]),
+    )
+
+
+def _print_score(name: str, score: Score, nbytes: int) -> None:
+    numbers = (
+        score.returns.mean(),
+        score.returns.std(),
+        score.returns.min(),
+        score.returns.max(),
+    )
+    length = score.lengths.mean()
+    _print_row(name, *(f"{n:.2f}" for n in numbers), f"{length:.0f}", f"{nbytes}")
+
+
+def _print_row(name: str, *cells: str) -> None:
+    print(f"{name:14}" + "".join(f"{cell:>10}" for cell in cells), flush=True)

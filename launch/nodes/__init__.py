@@ -1,0 +1,1 @@
+"""The processes of a run: learner, quantizer, replay, counter, actors, evaluator."""

@@ -1,0 +1,263 @@
+"""Episodes without exploration, and the node that runs them now and then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import dm_env
+import numpy as np
+
+from acme_quant.acting.environment_loop import MAX_FAILURES_IN_A_ROW
+from acme_quant.environments import EpisodeFailed
+from acme_quant.launch.checkpoints.deposits import Drawer
+from acme_quant.launch.nodes import stopping
+from acme_quant.launch.nodes.loggers import make_logger
+from acme_quant.launch.settings.config import Run
+from acme_quant.peers import loopback
+
+SelectAction = Callable[[Any], Any]
+
+
+class Episode(NamedTuple):
+    """Sum of rewards and number of environment steps of one episode."""
+
+    episode_return: float
+    length: int
+
+
+def run_episode(
+    environment: dm_env.Environment,
+    select_action: SelectAction,
+    stop: threading.Event | None = None,
+) -> Episode | None:
+    """Runs one episode.
+
+    Args:
+      environment: the environment; it is reset first.
+      select_action: maps an observation to an action.
+      stop: ends the episode early when it is set.
+
+    Returns:
+      The episode, or None when it was stopped.
+    """
+    timestep = environment.reset()
+    total, length = 0.0, 0
+    while not timestep.last():
+        if stop is not None and stop.is_set():
+            return None
+        timestep = environment.step(select_action(timestep.observation))
+        total += float(timestep.reward)
+        length += 1
+    return Episode(total, length)
+
+
+def run_episodes(
+    environment: dm_env.Environment,
+    select_action: SelectAction,
+    count: int,
+    stop: threading.Event | None = None,
+) -> list[Episode]:
+    """Runs `count` episodes, fewer when stopped; a failed one is run again.
+
+    Raises:
+      EpisodeFailed: if MAX_FAILURES_IN_A_ROW failed.
+    """
+    episodes: list[Episode] = []
+    failures = 0
+    while len(episodes) < count:
+        try:
+            episode = run_episode(environment, select_action, stop)
+        except EpisodeFailed as error:
+            failures += 1
+            logging.warning("An episode failed and is run again: %s", error)
+            if failures == MAX_FAILURES_IN_A_ROW:
+                raise
+            continue
+        if episode is None:
+            break
+        failures = 0
+        episodes.append(episode)
+    return episodes
+
+
+class EvaluatorNode:
+    """Evaluates the policy greedily, each time it has learnt for long enough.
+
+    Between two evaluations it sleeps: an evaluator without pause takes a third of a
+    small machine from the actors.
+    """
+
+    POLL_S = 0.25
+    FINAL_S = 5.0
+
+    def __init__(
+        self,
+        run: Run,
+        environment: dm_env.Environment,
+        policies: Any,
+        counter: Any,
+        drawer: Drawer,
+        started: float,
+    ) -> None:
+        """Initializes the node.
+
+        Args:
+          run: the run's configuration.
+          environment: an environment of its own.
+          policies: yields `(row, select_actions)` for what is to be evaluated now; see
+            `EnginePolicies` and `AcmePolicies`.
+          counter: the run's counter.
+          drawer: where the last return is left, so that the best checkpoint is known.
+          started: time.time() at launch.
+        """
+        self._run = run
+        self._environment = environment
+        self._policies = policies
+        self._counter = counter
+        self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
+        self._drawer = drawer
+        self._evaluated = run.start.learner_steps
+        self._due = self._next(self._evaluated)
+
+    def set_courier_server(self, server: Any) -> None:
+        """Serves nobody: no peer calls an evaluator."""
+        for method in ("close", "evaluate_if_due", "evaluate_last", "run"):
+            server.Unbind(method)
+        loopback.start(server)
+
+    def run(self) -> None:
+        """Evaluates until the program ends."""
+        stopping.serve_until_stopped(
+            self._work, close=self.close, grace_s=self.FINAL_S + 1.0
+        )
+
+    def evaluate_if_due(self, stop: threading.Event) -> None:
+        """Evaluates the newest policy if it has learnt for long enough."""
+        steps = self._policies.update()
+        if steps >= self._due:
+            self._evaluate(steps, stop)
+            self._due = self._next(steps)
+
+    def evaluate_last(self, stop: threading.Event) -> None:
+        """Evaluates what has been learnt since the last evaluation."""
+        steps = self._policies.update()
+        if steps > self._evaluated:
+            self._evaluate(steps, stop)
+
+    def close(self) -> None:
+        """Closes the log."""
+        self._logger.close()
+
+    def _work(self, stop: threading.Event) -> None:
+        while not stop.wait(self.POLL_S):
+            self.evaluate_if_due(stop)
+        # As far as FINAL_S seconds suffice.
+        over = threading.Event()
+        timer = threading.Timer(self.FINAL_S, over.set)
+        timer.start()
+        self.evaluate_last(over)
+        timer.cancel()
+
+    def _next(self, steps: int) -> int:
+        """Returns when to evaluate after `steps`; late ones are not made up for."""
+        every = self._run.config.evaluate_every
+        return steps - steps % every + every
+
+    def _evaluate(self, steps: int, stop: threading.Event) -> None:
+        count = self._run.config.evaluation_episodes
+        began = time.monotonic()
+        row: dict[str, Any] = {"learner_steps": steps, **self._policies.describe()}
+        row["actor_steps"] = int(self._counter.get_counts().get("actor_steps", 0))
+        for prefix, select_action in self._policies.select_actions():
+            episodes = run_episodes(self._environment, select_action, count, stop)
+            if len(episodes) < count:
+                return
+            row.update(_statistics(prefix, episodes))
+        row["seconds"] = round(time.monotonic() - began, 3)
+        self._logger.write(row)
+        self._drawer.put({"episode_return": row["episode_return"]})
+        self._evaluated = steps
+
+
+def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
+    returns = np.array([e.episode_return for e in episodes])
+    return {
+        f"{prefix}episode_return": float(returns.mean()),
+        f"{prefix}episode_return_std": float(returns.std()),
+        f"{prefix}episode_length": float(np.mean([e.length for e in episodes])),
+    }
+
+
+class EnginePolicies:
+    """The payload that the actors run."""
+
+    def __init__(self, client: Any, greedy: Any, float32: Any = None) -> None:
+        """Evaluates what `client` holds, with the agent's greedy exploration.
+
+        Args:
+          client: a QuantizedVariableClient.
+          greedy: the agent's exploration at its lowest level.
+          float32: returns the learner's policy in float32, to be evaluated as well;
+            None leaves it out.
+        """
+        self._client = client
+        self._greedy = greedy
+        self._float32 = float32
+        self._rng = np.random.default_rng(0)
+
+    def update(self) -> int:
+        """Fetches the newest policy and returns its learner step."""
+        self._client.update_and_wait()
+        return self._client.policy.learner_step
+
+    def describe(self) -> dict[str, Any]:
+        """Returns version and staleness, for the row of an evaluation."""
+        staleness = {f"staleness_{k}": v for k, v in self._client.staleness().items()}
+        return {"policy_version": self._client.version, **staleness}
+
+    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
+        """Yields a column prefix and a greedy policy for each thing to evaluate."""
+        yield "", self._select(self._client.policy)
+        if self._float32 is not None:
+            yield "float32_", self._select(self._float32())
+
+    def _select(self, policy: Any) -> SelectAction:
+        return lambda observation: self._greedy(policy(observation), self._rng)
+
+
+class AcmePolicies:
+    """The learner's policy in Acme's own actor: the outside baseline."""
+
+    def __init__(self, actor: Any, learner: Any, greedy: Any) -> None:
+        """Initializes the policies.
+
+        Args:
+          actor: Acme's actor of the policy without exploration.
+          learner: where its variables come from.
+          greedy: makes the action of the policy's output, such as the best of values.
+        """
+        self._actor = actor
+        self._learner = learner
+        self._greedy = greedy
+        self._rng = np.random.default_rng(0)
+
+    def update(self) -> int:
+        """Fetches the newest variables and returns the learner's step."""
+        steps = self._learner.get_steps()
+        self._actor.update(wait=True)
+        return steps
+
+    def describe(self) -> dict[str, Any]:
+        """Returns nothing: Acme's actor does not know what version it runs."""
+        return {}
+
+    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
+        """Yields Acme's actor alone."""
+        yield "", self._select
+
+    def _select(self, observation: Any) -> Any:
+        return self._greedy(self._actor.select_action(observation), self._rng)

@@ -1,0 +1,101 @@
+"""The quantizer's node, and what a publisher leaves in the run's folder."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from typing import Any
+
+import numpy as np
+from acme.utils import loggers
+
+from acme_quant.launch.checkpoints.deposits import Drawer
+from acme_quant.launch.nodes import stopping
+from acme_quant.peers import loopback
+from acme_quant.policy.quantized_policy import QuantizedPolicy
+from acme_quant.publishing.publisher import Answer, PolicyPublisher
+
+MIN_LOG_S = 0.1
+POLICY_FILE = "policy.aq"
+
+
+class Publication:
+    """A publisher's trace in the run's folder: its log, its last policy as a file."""
+
+    def __init__(
+        self,
+        publisher: Any,
+        logger: loggers.Logger,
+        workdir: pathlib.Path,
+        log_every_s: float,
+        drawer: Drawer | None = None,
+    ) -> None:
+        """Initializes the trace.
+
+        Args:
+          publisher: a PolicyPublisher, or a learner that publishes by itself.
+          logger: gets a row of the publisher's status now and then.
+          workdir: the run's folder.
+          log_every_s: seconds between two rows.
+          drawer: gets the policy's version as often: a resumed run counts on.
+        """
+        self._publisher = publisher
+        self._logger = logger
+        self._workdir = workdir
+        self._log_every_s = max(log_every_s, MIN_LOG_S)
+        self._drawer = drawer
+
+    def log(self, stop: threading.Event) -> None:
+        """Writes rows until `stop` is set."""
+        while not stop.wait(self._log_every_s):
+            status = self._publisher.get_status()
+            # Before the first publication there is nothing to tell, except a refusal.
+            if not status["version"] and not status["refused_policies"]:
+                continue
+            self._logger.write(status)
+            if self._drawer is not None:
+                self._drawer.put({"policy_version": int(status["version"])})
+
+    def close(self) -> None:
+        """Writes the last row, and the last policy if there is one."""
+        self._logger.write(self._publisher.get_status())
+        self._logger.close()
+        _, _, _, body = self._publisher.get_policy(0, "")
+        if body is not None:
+            QuantizedPolicy.from_bytes(body).save(self._workdir / POLICY_FILE)
+
+
+class QuantizerNode:
+    """Serves what clients and the launcher ask of the publisher, and nothing else."""
+
+    def __init__(self, publisher: PolicyPublisher, publication: Publication) -> None:
+        """Runs `publisher` and leaves its `publication` in the run's folder."""
+        self._publisher = publisher
+        self._publication = publication
+
+    def get_policy(self, newer_than: int, host: str) -> Answer:
+        """See `PolicyPublisher.get_policy`."""
+        return self._publisher.get_policy(newer_than, host)
+
+    def get_status(self) -> dict[str, float]:
+        """See `PolicyPublisher.get_status`."""
+        return self._publisher.get_status()
+
+    def get_float32(self) -> tuple[int, list[np.ndarray]]:
+        """See `PolicyPublisher.get_float32`."""
+        return self._publisher.get_float32()
+
+    def set_courier_server(self, server: Any) -> None:
+        """Serves peers, and exposes nothing but what they call."""
+        server.Unbind("run")
+        loopback.start(server)
+
+    def run(self) -> None:
+        """Publishes until the program ends."""
+        stopping.serve_until_stopped(
+            self._publish, self._publication.log, close=self._publication.close
+        )
+
+    def _publish(self, stop: threading.Event) -> None:
+        del stop  # The publisher was made with it.
+        self._publisher.run()

@@ -1,0 +1,1 @@
+"""What finished runs say: curves, measures and the pages made of them."""

@@ -1,0 +1,212 @@
+"""`summary.json` of a comparison: what its runs measured, and what they did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+from acme_quant.launch.reports import measures
+from acme_quant.launch.reports.runs import Run
+
+FORMAT = 1
+# More of the machine than a desktop's background takes.
+OTHERS_LIMIT = 0.10
+
+
+def findings(
+    arms: Sequence[str],
+    seeds: Sequence[int],
+    runs: Sequence[Run],
+    level: Optional[float] = None,
+) -> dict[str, Any]:
+    """Returns everything the report says, as JSON can hold it.
+
+    Args:
+      arms: the arms that were asked for, in their order.
+      seeds: the seeds that were asked for.
+      runs: the runs there are, finished or not.
+      level: a return to use as the level instead of shares of float32's best.
+    """
+    done = {a: [r for r in runs if r.arm == a and r.finished] for a in arms}
+    references = [name for name in measures.REFERENCES if done.get(name)]
+    return {
+        "format": FORMAT,
+        "methods": measures.METHODS,
+        "arms": list(arms),
+        "seeds": list(seeds),
+        "references": references,
+        "problems": _problems(arms, seeds, runs, done, level),
+        "runs": [_run(run) for run in runs],
+        "by_arm": {arm: _arm(done[arm]) for arm in arms},
+        "levels": _levels(done, references, level),
+        "whole_run": _whole_run(done, references),
+    }
+
+
+def _problems(
+    arms: Sequence[str],
+    seeds: Sequence[int],
+    runs: Sequence[Run],
+    done: Mapping[str, Sequence[Run]],
+    level: Optional[float],
+) -> list[str]:
+    """Returns what a reader must know before any number, one sentence each."""
+    found = []
+    there = {(run.arm, run.seed) for run in runs}
+    for arm in arms:
+        absent = [str(seed) for seed in seeds if (arm, seed) not in there]
+        if absent:
+            found.append(f"{arm}: no run of seed {', '.join(absent)}.")
+        if not done[arm]:
+            found.append(f"{arm}: no finished run, so it is in no mean and no ratio.")
+    for run in runs:
+        for problem in run.problems:
+            found.append(f"{run.name}: {problem}.")
+        others = run.share_of_others()
+        if others is not None and others > OTHERS_LIMIT:
+            found.append(
+                f"{run.name}: {others:.0%} of the CPU time went to other programs, so "
+                "its times and its energy are not its own alone."
+            )
+        if not run.finished:
+            found.append(f"{run.name}: not finished, so it is left out of all means.")
+    if not done.get("float32") and level is None:
+        found.append("No finished float32 run: there is no level to measure time to.")
+    elif level is None and not measures.levels(done, None):
+        found.append(
+            f"No float32 run has {measures.WINDOW} evaluations: there is no level to "
+            "measure time to."
+        )
+    if len(seeds) < 3:
+        found.append(f"Only {len(seeds)} seed(s): the spread over seeds says little.")
+    return found
+
+
+def _run(run: Run) -> dict[str, Any]:
+    return {
+        "arm": run.arm,
+        "seed": run.seed,
+        "finished": run.finished,
+        "exit_code": run.summary.get("exit_code"),
+        "wall_s": run.summary.get("wall_s"),
+        "actor_steps": run.summary.get("actor_steps"),
+        "learner_steps": run.learner.last("learner_steps"),
+        "evaluations": len(run.evaluations),
+        "best_return": measures.best_return(run),
+        "final_return": measures.final_return(run),
+        "kwh": run.energy.last("kwh"),
+        "kg_co2": run.energy.last("kg_co2"),
+        "bytes_sent": run.bytes_sent(),
+        "staleness": run.staleness(),
+        "share_of_other_programs": run.share_of_others(),
+        "energy_method": run.energy_method,
+        "energy_missing": run.energy_missing,
+    }
+
+
+def _arm(runs: Sequence[Run]) -> dict[str, Any]:
+    """Returns means and spreads over the finished runs of one arm."""
+    stages = [run.stage_us() for run in runs]
+    roles = [run.kwh_by_role() for run in runs]
+    return {
+        "runs": len(runs),
+        "best_return": measures.spread([measures.best_return(r) for r in runs]),
+        "final_return": measures.spread([measures.final_return(r) for r in runs]),
+        "steps_per_s": measures.spread([run.steps_per_s() for run in runs]),
+        "kwh": measures.spread([run.energy.last("kwh") for run in runs]),
+        "kg_co2": measures.spread([run.energy.last("kg_co2") for run in runs]),
+        "bytes_sent": measures.spread([run.bytes_sent() for run in runs]),
+        "policy_bytes": measures.spread(
+            [run.quantizer.last("policy_bytes") for run in runs]
+        ),
+        "staleness": measures.spread([run.staleness() for run in runs]),
+        "breakdown_us": _mean_of(stages),
+        "kwh_by_role": _mean_of(roles),
+    }
+
+
+def _mean_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    means = {n: measures.mean([part.get(n) for part in parts]) for n in names}
+    return {name: value for name, value in means.items() if value is not None}
+
+
+def _levels(
+    done: Mapping[str, Sequence[Run]],
+    references: Sequence[str],
+    level: Optional[float],
+) -> list[dict[str, Any]]:
+    found = []
+    for name, value in measures.levels(done, level):
+        seconds = {
+            arm: {run.seed: measures.reached_at(run, value) for run in runs}
+            for arm, runs in done.items()
+        }
+        found.append(
+            {
+                "name": name,
+                "return": value,
+                "arms": {
+                    arm: {
+                        "seconds": by_seed,
+                        "reached": sum(s is not None for s in by_seed.values()),
+                        "of": len(by_seed),
+                        **measures.spread(list(by_seed.values())),
+                    }
+                    for arm, by_seed in seconds.items()
+                },
+                "speedup": _against(references, seconds),
+            }
+        )
+    return found
+
+
+def _whole_run(
+    done: Mapping[str, Sequence[Run]], references: Sequence[str]
+) -> dict[str, Any]:
+    """Returns times, energies and their ratios at equal learner steps."""
+    by_seed: dict[int, list[Run]] = {}
+    for runs in done.values():
+        for run in runs:
+            by_seed.setdefault(run.seed, []).append(run)
+    steps = {seed: measures.equal_steps(runs) for seed, runs in by_seed.items()}
+
+    def table(measure: Callable[[Run, float], Optional[float]]) -> dict[str, Any]:
+        return {
+            arm: {
+                run.seed: measure(run, steps[run.seed])
+                for run in runs
+                if steps[run.seed] is not None
+            }
+            for arm, runs in done.items()
+        }
+
+    seconds = table(measures.seconds_to)
+    training = table(measures.training_seconds_to)
+    kwh = table(measures.energy_to)
+    kg_co2 = table(lambda run, at: measures.energy_to(run, at, "kg_co2"))
+    return {
+        "learner_steps": steps,
+        "seconds": seconds,
+        "training_seconds": training,
+        "kwh": kwh,
+        "kg_co2": kg_co2,
+        "speedup": _against(references, seconds),
+        "training_speedup": _against(references, training),
+        "kwh_ratio": _against(references, kwh),
+        "kg_co2_ratio": _against(references, kg_co2),
+    }
+
+
+def _against(
+    references: Sequence[str], values: Mapping[str, Mapping[int, Optional[float]]]
+) -> dict[str, dict[str, Any]]:
+    """Returns reference -> arm -> ratios, for every arm but the reference itself."""
+    return {
+        reference: {
+            arm: measures.ratios(values[reference], by_seed)
+            for arm, by_seed in values.items()
+            if arm != reference
+        }
+        for reference in references
+    }

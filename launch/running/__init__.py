@@ -1,0 +1,1 @@
+"""A run from start to end: its processes, restarts, progress and stop."""

@@ -1,0 +1,232 @@
+"""The life of one run, seen from the launcher: start, watch, end, summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent import futures
+from types import FrameType
+from typing import Any, Union
+
+import launchpad as lp
+
+from acme_quant.launch.nodes import program as programs
+from acme_quant.launch.running import one_process, progress, summary
+from acme_quant.launch.running.processes import STOP_S, Supervisor
+from acme_quant.launch.settings.config import Run
+from acme_quant.records import energy
+
+POLL_S = 0.25
+
+
+class Interrupted(Exception):
+    """A signal asked the run to end; `code` is the exit code that says so."""
+
+    def __init__(self, number: int) -> None:
+        """Keeps the shell's exit code of signal `number`."""
+        super().__init__(signal.Signals(number).name)
+        self.code = 128 + number
+
+
+class Threads:
+    """A program in this one process, for debugging; the interface of Supervisor."""
+
+    def __init__(self, program: lp.Program) -> None:
+        """Starts a thread for each node."""
+        self._manager = lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING)
+
+    def pids(self) -> dict[str, int]:
+        """Returns nothing: the nodes have no processes of their own."""
+        return {}
+
+    def check(self) -> None:
+        """Raises the error of a node that failed."""
+        self._manager.check_for_thread_worker_exception()
+
+    def stop(
+        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
+    ) -> None:
+        """Asks all nodes to end and waits a while; threads cannot be killed."""
+        del then, drop
+        self._manager.stop_event().set()
+        wait = threading.Thread(
+            target=self._manager.wait, kwargs={"raise_error": False}, daemon=True
+        )
+        wait.start()
+        wait.join(STOP_S)
+
+    def kill(self) -> None:
+        """Leaves at once."""
+        os._exit(1)
+
+
+Nodes = Union[Supervisor, Threads, one_process.SingleProcess]
+
+
+class Watch:
+    """Asks how far the run is, and shows it."""
+
+    def __init__(
+        self, run: Run, ask: Callable[[], futures.Future], started: float
+    ) -> None:
+        """Initializes the watch.
+
+        Args:
+          run: the run's configuration.
+          ask: `Coordinator.get_status`, answered some time later.
+          started: time.time() at launch.
+        """
+        self._run = run
+        self._ask = ask
+        self._started = started
+        self._answer: Any = None
+        self._progress = progress.Progress(start_steps=run.start.actor_steps)
+        self._ended: float | None = None
+        self.counts: dict[str, float] = {}
+
+    def poll(self) -> bool:
+        """Shows the newest status; returns whether the steps are done.
+
+        The question is asked without waiting: a coordinator that is still starting, or
+        was stopped, must not keep the launcher from looking after the nodes.
+        """
+        if self._answer is None:
+            self._answer = self._ask()
+        if not self._answer.done():
+            return False
+        answer, self._answer = self._answer, None
+        if answer.exception() is not None:
+            return False
+        status = answer.result()
+        self.counts = status["counts"]
+        self._progress.show(self.status())
+        return status["done"]
+
+    def status(self) -> progress.Status:
+        """Returns the state of the run as its files and the counter tell it."""
+        row = progress.last_row(self._run.workdir / "csv" / "evaluator.csv")
+        actor = progress.last_row(self._run.workdir / "csv" / "actor_0.csv")
+        return progress.Status(
+            wall_s=(self._ended or time.time()) - self._started,
+            actor_steps=int(self.counts.get("actor_steps", 0)),
+            max_actor_steps=self._run.config.max_actor_steps,
+            learner_steps=int(self.counts.get("learner_steps", 0)),
+            policy_version=_int(actor.get("policy_version")),
+            evaluation_return=_float(row.get("episode_return")),
+            failed_episodes=int(self.counts.get("actor_failed_episodes", 0)),
+        )
+
+    def speed(self) -> float:
+        """Returns environment steps a second since the first step."""
+        return self._progress.speed(self.status())
+
+    def close(self) -> None:
+        """Ends the progress line, and the time that counts as the run's."""
+        self._ended = time.time()
+        self._progress.close()
+
+
+def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) -> int:
+    """Runs a checked request to its end and prints the summary.
+
+    Returns:
+      The command's exit code.
+    """
+    (run.workdir / "config.json").write_text(run.to_json())
+    print(f"acme-quant: files in {run.workdir.resolve()}", flush=True)
+    own_processes = run.config.num_actors > 0 and launch_type == "local_mp"
+    program = None
+    if run.config.num_actors:
+        program = programs.make_program(run, spec, graph, started)
+    if program is None:
+        nodes = one_process.SingleProcess(run, spec, graph, started)
+    elif own_processes:
+        logs = run.workdir / "logs"
+        restarts = run.config.max_actor_restarts
+        if run.config.actor_failures == "stop":
+            restarts = 0
+        nodes = Supervisor(program.program, program.resources(), logs, restarts)
+    else:
+        nodes = Threads(program.program)
+    # After the nodes: their processes are not forked while a thread imports.
+    meter = energy.EnergyMeter(
+        run.workdir / "energy.csv", run.config.country_iso_code, started=started
+    )
+    meter.start(nodes.pids)
+    ask = nodes.ask if program is None else _asking(program.coordinator)
+    watch = Watch(run, ask, started)
+    code = _see_to_its_end(nodes, watch)
+    result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
+    print(summary.line(result), flush=True)
+    if not own_processes:
+        # Threads blocked in C++ would keep the interpreter from leaving.
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _asking(coordinator: Any) -> Callable[[], futures.Future]:
+    """Returns a function that asks the coordinator and does not wait."""
+    client = coordinator.dereference()
+    return lambda: client.futures.get_status()
+
+
+def _see_to_its_end(nodes: Nodes, watch: Watch) -> int:
+    """Watches until the steps are done, a node fails or a signal comes."""
+    code, reason = 0, ""
+    signals = _Signals(nodes)
+    try:
+        signals.listen()
+        while not watch.poll():
+            nodes.check()
+            time.sleep(POLL_S)
+        signals.ending = True
+    except Interrupted as interrupted:
+        code, reason = interrupted.code, f"ended by {interrupted}"
+    except Exception as error:  # A thread of local_mt raises whatever it likes.
+        code, reason = 1, str(error)
+    signals.ending = True
+    watch.close()
+    # A last evaluation is worth waiting for when the run has reached its steps only.
+    nodes.stop(then=programs.LATER, drop=("evaluator",) if reason else ())
+    if reason:
+        print(f"acme-quant train: {reason}", file=sys.stderr, flush=True)
+    return code
+
+
+class _Signals:
+    """The first Ctrl-C or SIGTERM ends the run in order, the second at once.
+
+    Attributes:
+      ending: whether the run is ending already, for whatever reason.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        """Listens to nothing yet; `nodes` are killed when there is no time."""
+        self._nodes = nodes
+        self.ending = False
+
+    def listen(self) -> None:
+        """Takes the signals from now on."""
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, self._receive)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.ending:
+            self._nodes.kill()
+            os._exit(128 + number)
+        self.ending = True
+        raise Interrupted(number)
+
+
+def _int(text: str | None) -> int | None:
+    return int(float(text)) if text else None
+
+
+def _float(text: str | None) -> float | None:
+    return float(text) if text else None

@@ -1,0 +1,84 @@
+"""The launcher's face of a run in one process: `--num_actors=0`."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+from acme_quant.launch.nodes import makers
+from acme_quant.launch.running import one_thread
+from acme_quant.launch.settings.config import Run
+
+STOP_S = 20.0
+
+
+class SingleProcess:
+    """Such a run in a thread of this process, to the launcher what a Supervisor is."""
+
+    def __init__(self, run: Run, spec: Any, graph: Any, started: float) -> None:
+        """Starts the run.
+
+        Args:
+          run: the run's configuration.
+          spec: acme.specs.EnvironmentSpec of its environment.
+          graph: the lowered policy.
+          started: time.time() at launch.
+        """
+        self._counter = makers.make_counter(run)
+        self._log = run.workdir / "logs" / "run.log"
+        self._stop = threading.Event()
+        self._done = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(run, spec, graph, started), daemon=True, name="run"
+        )
+        self._thread.start()
+
+    def pids(self) -> dict[str, int]:
+        """Returns nothing: what the launcher's process uses is the run's own."""
+        return {}
+
+    def check(self) -> None:
+        """Raises what ended the run, in one sentence that names its log."""
+        if self._failure is not None:
+            error = self._failure
+            words = traceback.format_exception_only(type(error), error)[-1].strip()
+            last = words.splitlines()[-1]
+            raise RuntimeError(f"{last} (its log: {self._log})") from error
+
+    def ask(self) -> futures.Future:
+        """Returns the answer of a Coordinator, at once."""
+        answer: futures.Future = futures.Future()
+        counts = self._counter.get_counts()
+        answer.set_result({"counts": counts, "done": self._done, "time": time.time()})
+        return answer
+
+    def stop(
+        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
+    ) -> None:
+        """Ends the run after the step that is under way, and waits a bounded time."""
+        del then, drop
+        self._stop.set()
+        self._thread.join(STOP_S)
+
+    def kill(self) -> None:
+        """Does nothing: the launcher's process ends, and the run with it."""
+
+    def _run(self, run: Run, spec: Any, graph: Any, started: float) -> None:
+        try:
+            one_thread.make(run, spec, graph, self._counter, started).run(self._stop)
+            self._done = not self._stop.is_set()
+        except BaseException as error:
+            _write_traceback(self._log)
+            self._failure = error
+
+
+def _write_traceback(log: pathlib.Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as file:
+        traceback.print_exc(file=file)

@@ -1,0 +1,253 @@
+"""Starts the processes of a Launchpad program and ends them in order.
+
+Launchpad makes the program: handles, addresses, one command a node. Its own starter
+cannot tell which worker failed, sends every signal to everybody at once, and ends a
+run by killing its own process group. So the commands it made are started here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import launchpad as lp
+from launchpad.launch.run_locally import run_locally
+from launchpad.nodes.python.local_multi_processing import PythonProcess
+
+from acme_quant.launch.running.restarts import Restarts
+
+STOP_S = 12.0
+GROUP_S = 2.0
+ACTOR = "actor"
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass
+class Worker:
+    """One node's process, and how to start it again.
+
+    Attributes:
+      restart_at: time.monotonic() of its next start, None when none is due.
+    """
+
+    name: str
+    log: pathlib.Path
+    command: run_locally.CommandToLaunch
+    process: subprocess.Popen
+    restart_at: float | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self.process.poll()
+
+    def last_words(self) -> str:
+        """Returns the last line that the node wrote: with an error, its message."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return next((line for line in reversed(lines) if line.strip()), "")
+
+
+class NodeFailed(RuntimeError):
+    """A node ended before the run did."""
+
+    def __init__(self, worker: Worker, history: str = "") -> None:
+        """Describes how `worker` ended, and what came before: `history`."""
+        code = worker.exit_code
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
+        message = f"node {worker.name} {how}"
+        words = worker.last_words()
+        if code > 0 and words:
+            message += f": {words}"
+        super().__init__(f"{message}{history} (its log: {worker.log})")
+        self.worker = worker
+
+
+class Supervisor:
+    """The processes of one run.
+
+    Every process leads a session of its own, so that Ctrl-C reaches the launcher
+    alone, and dies with the launcher, however that ends.
+    """
+
+    def __init__(
+        self,
+        program: lp.Program,
+        resources: Mapping[str, PythonProcess],
+        log_dir: pathlib.Path,
+        actor_restarts: int = 0,
+    ) -> None:
+        """Starts one process a node; its output goes to `log_dir/NAME.log`.
+
+        Args:
+          program: the program.
+          resources: settings of each group's processes.
+          log_dir: where the logs are.
+          actor_restarts: how often one actor is started again, see `Restarts`.
+        """
+        log_dir.mkdir(parents=True, exist_ok=True)
+        names = _names(program)
+        commands = _commands(program, resources)
+        self._restarts = Restarts(actor_restarts)
+        self._log = log_dir / "launcher.log"
+        self._workers = [
+            _start(name, command, log_dir) for name, command in zip(names, commands)
+        ]
+
+    def pids(self) -> dict[str, int]:
+        """Returns {node name: process id} of the nodes that run."""
+        running = [w for w in self._workers if w.exit_code is None]
+        return {worker.name: worker.process.pid for worker in running}
+
+    def check(self) -> None:
+        """Looks after nodes that have ended: none ends by itself.
+
+        Raises:
+          NodeFailed: unless it is an actor that may be started again.
+        """
+        for worker in self._workers:
+            if worker.exit_code is None:
+                continue
+            if worker.restart_at is None:
+                self._ended(worker)
+            elif time.monotonic() >= worker.restart_at:
+                worker.process = _spawn(worker.command, worker.log)
+                worker.restart_at = None
+                self._report(f"node {worker.name} is started again")
+
+    def _ended(self, worker: Worker) -> None:
+        """Plans the restart of an actor.
+
+        Raises:
+          NodeFailed: if there is none.
+        """
+        if not worker.name.startswith(ACTOR):
+            raise NodeFailed(worker)
+        pause_s = self._restarts.after_death(worker.name)
+        if pause_s is None:
+            raise NodeFailed(worker, self._restarts.history(worker.name))
+        self._report(f"{NodeFailed(worker)}; it is started again in {pause_s:.0f} s")
+        worker.restart_at = time.monotonic() + pause_s
+
+    def _report(self, sentence: str) -> None:
+        """Tells the console and `launcher.log`, with the number of live actors."""
+        actors = [w for w in self._workers if w.name.startswith(ACTOR)]
+        live = sum(worker.exit_code is None for worker in actors)
+        line = f"acme-quant: {sentence}; {live} of {len(actors)} actors live"
+        print(line, flush=True)
+        with self._log.open("a") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+    def stop(
+        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
+    ) -> None:
+        """Asks the nodes to end, each group of `then` after those before it.
+
+        Args:
+          then: groups of node names; nodes in none of them end first.
+          drop: names of nodes that are killed first: they have nothing to save.
+
+        Whatever runs STOP_S seconds after the first request is killed; a group that
+        hangs leaves GROUP_S seconds to each of those after it.
+        """
+        for worker in self._workers:
+            if worker.name in drop:
+                _signal(worker, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_S
+        later = {name for group in then for name in group}
+        first = [w.name for w in self._workers if w.name not in later]
+        for index, group in enumerate((first, *then)):
+            reserved_s = GROUP_S * (len(then) - index)
+            _end([w for w in self._workers if w.name in group], deadline - reserved_s)
+
+    def kill(self) -> None:
+        """Kills all nodes at once."""
+        for worker in self._workers:
+            _signal(worker, signal.SIGKILL)
+        for worker in self._workers:
+            worker.process.wait()
+
+
+def _names(program: lp.Program) -> list[str]:
+    """Returns one name a process: the group, numbered where a group has several."""
+    names = []
+    for label, nodes in program.groups.items():
+        one = len(nodes) == 1
+        names += [label if one else f"{label}_{i}" for i in range(len(nodes))]
+    return names
+
+
+def _commands(
+    program: lp.Program, resources: Mapping[str, PythonProcess]
+) -> list[run_locally.CommandToLaunch]:
+    """Returns the commands Launchpad would start, in the order of `_names`."""
+    commands: list[run_locally.CommandToLaunch] = []
+    start = run_locally.run_commands_locally
+    run_locally.run_commands_locally = lambda made, terminal: commands.extend(made)
+    try:
+        lp.launch(
+            program,
+            lp.LaunchType.LOCAL_MULTI_PROCESSING,
+            local_resources=dict(resources),
+        )
+    finally:
+        run_locally.run_commands_locally = start
+    return commands
+
+
+def _start(
+    name: str, command: run_locally.CommandToLaunch, log_dir: pathlib.Path
+) -> Worker:
+    log = log_dir / f"{name}.log"
+    return Worker(name, log, command, _spawn(command, log))
+
+
+def _spawn(command: run_locally.CommandToLaunch, log: pathlib.Path) -> subprocess.Popen:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command.command_as_list,
+            env={**os.environ, **command.env_overrides},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+
+# Looked up before any fork: afterwards another thread may hold the loader's lock.
+_prctl = ctypes.CDLL(None).prctl
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when the launcher is gone."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end(workers: Iterable[Worker], deadline: float) -> None:
+    workers = [w for w in workers if w.exit_code is None]
+    for worker in workers:
+        # One that was stopped hears nothing until it goes on. In this order: a signal
+        # that waits for a stopped process may go to a thread that Python does not hear.
+        _signal(worker, signal.SIGCONT)
+        _signal(worker, signal.SIGTERM)
+    for worker in workers:
+        try:
+            worker.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _signal(worker, signal.SIGKILL)
+            worker.process.wait()
+
+
+def _signal(worker: Worker, number: int) -> None:
+    if worker.exit_code is None:
+        # The session of the node, so that what it started ends with it.
+        os.killpg(worker.process.pid, number)

@@ -1,0 +1,1 @@
+"""A run's settings: declared once, parsed, checked before any process starts."""

@@ -1,0 +1,104 @@
+"""Command lines that contain the flags of `acme-quant train`: parsed in one way.
+
+`--preset=NAME` stands for the flags of a preset; those given beside it override them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from absl import flags
+
+from acme_quant.agents import presets
+from acme_quant.launch.settings import config
+from acme_quant.launch.settings.config import UsageError
+
+
+class HelpRequested(Exception):
+    """The flags' help was asked for; the message is the help."""
+
+
+def parse(
+    argv: Sequence[str], define: Callable[[flags.FlagValues], None]
+) -> flags.FlagValues:
+    """Returns the parsed flags.
+
+    Args:
+      argv: program name and flags.
+      define: defines the command's own flags.
+
+    Raises:
+      UsageError: for an unknown flag, a malformed value or a left-over argument.
+      HelpRequested: for --help.
+    """
+    values = flags.FlagValues()
+    define(values)
+    config.define_flags(values)
+    flags.DEFINE_string(
+        "preset", None, "Flags of a preset, such as dqn_cartpole.", flag_values=values
+    )
+    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
+        raise HelpRequested(values.get_help())
+    expanded = with_preset(argv)
+    try:
+        rest = values(expanded)[1:]
+    except flags.Error as error:
+        raise UsageError(str(error)) from error
+    if rest:
+        raise UsageError(f"expected flags only, got {rest[0]!r}.")
+    if values.preset and len(expanded) == len(argv):
+        raise UsageError("expected --preset on the command line, got it in a flagfile.")
+    return values
+
+
+def with_preset(argv: Sequence[str]) -> list[str]:
+    """Returns the command line with the flags of its preset before its own.
+
+    Raises:
+      UsageError: if there is no such preset.
+    """
+    given = [arg for arg in argv[1:] if arg.lstrip("-").startswith("preset=")]
+    if not given:
+        return list(argv)
+    try:
+        preset = presets.flags(given[-1].split("=", 1)[1])
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return [argv[0], *preset, *argv[1:]]
+
+
+def refuse(
+    argv: Sequence[str], values: flags.FlagValues, names: Iterable[str], why: str
+) -> None:
+    """Refuses flags that were given, but not those that only a preset brought.
+
+    Args:
+      argv: the command line.
+      values: its parsed flags.
+      names: flags that the command sets itself.
+      why: what it does with them.
+
+    Raises:
+      UsageError: if one of them was given.
+    """
+    preset = presets.flags(values.preset) if values.preset else []
+    brought = {_name(flag) for flag in preset} - {_name(flag) for flag in argv[1:]}
+    for name in names:
+        if name in values and values[name].present and name not in brought:
+            raise UsageError(f"--{name} would change nothing: {why}.")
+
+
+def _name(flag: str) -> str:
+    return flag.lstrip("-").split("=", 1)[0]
+
+
+def of_train(values: flags.FlagValues, without: Iterable[str] = ()) -> list[str]:
+    """Returns the flags of `train` that were given, as they would be written.
+
+    A preset's flags are among them, the preset itself is not.
+    """
+    trains = flags.FlagValues()
+    config.define_flags(trains)
+    left_out = {"workdir", *without}
+    names = [n for n in trains if n not in left_out and values[n].present]
+    return [values[name].serialize() for name in names]

@@ -1,0 +1,299 @@
+"""The resolved configuration of one run, and the command-line flags made from it.
+
+A setting is written once, as a field with its help: the flag, the default, the
+resolved `config.json` and the nodes' plain frozen configuration all come from it. Nodes
+get this object and never parse flags.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import types
+import typing
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from acme_quant import agents
+from acme_quant.agents.settings import setting
+from acme_quant.records import energy
+
+
+class UsageError(ValueError):
+    """The command line asks for something that cannot be run; exit code 2."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """Settings of a run that do not belong to one agent."""
+
+    agent: str = setting("d4pg", f"Agent: {', '.join(agents.AGENTS)}.")
+    env: str = setting(
+        "dm_control:cartpole:balance",
+        "Environment: dm_control:DOMAIN:TASK, gym:ID, atari:GAME, envpool_dm:ID or "
+        "MODULE:FACTORY.",
+    )
+    quantizer: str = setting("int8", "Number format of the actors' policy.")
+    activations: str = setting(
+        "wide",
+        "Integers that inputs of integer layers are rounded to: wide (up to 16 bit) "
+        "or 8bit.",
+    )
+    communication: str = setting(
+        "",
+        "Number format on the wire, when it differs from --quantizer: the actor then "
+        "quantizes what it receives.",
+    )
+    action_limit: float = setting(
+        0.0, "Bound for continuous actions that have none; 0 refuses such a task."
+    )
+    sticky_actions: float = setting(
+        0.0, "Atari: probability that the previous action is repeated."
+    )
+    actor: str = setting(
+        "engine", "Actor: engine (ours) or acme (Acme's own, on the learner)."
+    )
+    num_actors: int = setting(
+        2,
+        "Actor processes; 0: no processes, a run in one that --seed repeats to the "
+        "bit.",
+    )
+    envs_per_actor: int = setting(
+        1, "Environments that an actor steps together, with one policy call for all."
+    )
+    max_actor_steps: int = setting(100_000, "Environment steps at which the run ends.")
+    workdir: str = setting("", "Folder for everything that the run writes.")
+    seed: int = setting(0, "Seed; every node derives its own from it.")
+    publish_period: int = setting(
+        100, "Learner steps between two publications of the policy."
+    )
+    publish_period_s: float = setting(
+        0.0, "Seconds between two publications instead; 0: learner steps count."
+    )
+    update_period: int = setting(
+        100, "Environment steps between an actor's questions for a newer policy."
+    )
+    max_bad_policies: int = setting(
+        10, "Non-finite policies in a row at which the run stops."
+    )
+    colocate_quantizer: bool = setting(
+        False, "Quantize inside the learner's process instead of beside it."
+    )
+    evaluate_every: int = setting(
+        500, "Learner steps between two evaluations; 0 switches the evaluator off."
+    )
+    evaluation_episodes: int = setting(1, "Episodes of one evaluation.")
+    evaluate_float32: bool = setting(
+        False, "Evaluate the float32 policy beside the actors' one."
+    )
+    log_every_s: float = setting(1.0, "Seconds between two rows of a node's CSV file.")
+    country_iso_code: str = setting(
+        energy.DEFAULT_COUNTRY,
+        "Country whose electricity the run uses, three letters: it gives the CO2.",
+    )
+    checkpoint_every_s: float = setting(
+        60.0,
+        "Seconds between two checkpoints, beside the one at the end; 0: none at all.",
+    )
+    keep_checkpoints: int = setting(
+        3, "Newest checkpoints that are kept, beside the best one."
+    )
+    checkpoint_replay: bool = setting(
+        False, "Save the replay too, with Reverb's own checkpoint, which pauses it."
+    )
+    max_replay_checkpoint_mb: int = setting(
+        2000, "A replay that takes more is left out of checkpoints."
+    )
+    fresh: bool = setting(
+        False,
+        "Start anew in a folder with checkpoints; what is there is moved aside.",
+    )
+    actor_failures: str = setting(
+        "restart", "What follows when an actor dies: restart it, or stop the run."
+    )
+    max_actor_restarts: int = setting(
+        3, "Restarts of one actor within ten minutes; one more death ends the run."
+    )
+    step_timeout_s: float = setting(
+        60.0,
+        "Seconds that one step or reset of the environment may take before its actor "
+        "is given up; 0: any time.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Where a run starts: at nothing, or at a checkpoint.
+
+    Attributes:
+      checkpoint: its number, None for a run that starts at nothing.
+      counts: what the nodes had counted.
+      deposits: what each node had left with the counter, JSON.
+      policy_version: the newest version that was published.
+      wall_s: seconds that the run had lasted.
+    """
+
+    checkpoint: int | None = None
+    counts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    deposits: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    policy_version: int = 0
+    wall_s: float = 0.0
+
+    @property
+    def actor_steps(self) -> int:
+        """Environment steps of all actors."""
+        return int(self.counts.get("actor_steps", 0))
+
+    @property
+    def learner_steps(self) -> int:
+        """Learner steps."""
+        return int(self.counts.get("learner_steps", 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run's whole configuration: the run's own settings and the agent's."""
+
+    config: RunConfig
+    agent_config: Any
+    start: Start = Start()
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Run:
+        """Returns the run that a checkpoint's settings describe."""
+        agent = agents.get(settings["agent"])
+        return cls(_from(RunConfig, settings), _from(agent.Config, settings))
+
+    @property
+    def agent(self) -> types.ModuleType:
+        """The module of the chosen agent."""
+        return agents.get(self.config.agent)
+
+    @property
+    def workdir(self) -> pathlib.Path:
+        """The run's folder."""
+        return pathlib.Path(self.config.workdir)
+
+    @property
+    def environment_options(self) -> dict[str, Any]:
+        """What `make_environment` gets beside the name and the seed."""
+        options = {
+            "action_limit": self.config.action_limit,
+            "sticky_actions": self.config.sticky_actions,
+        }
+        return {name: value for name, value in options.items() if value}
+
+    def node_seed(self, node: str) -> int:
+        """Returns the seed of one node, int31: other nodes, other streams."""
+        entropy = [self.config.seed, zlib.crc32(node.encode())]
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+    def to_json(self) -> str:
+        """Returns the resolved settings, one flag a key."""
+        settings = {
+            **dataclasses.asdict(self.config),
+            **dataclasses.asdict(self.agent_config),
+        }
+        return json.dumps(settings, indent=2) + "\n"
+
+
+def _from(config_class: type, settings: Mapping[str, Any]) -> Any:
+    """Returns settings as their dataclass; JSON knows no tuples."""
+    given = {
+        field.name: tuple(value) if isinstance(value, list) else value
+        for field in dataclasses.fields(config_class)
+        if (value := settings.get(field.name, field.default)) is not None
+    }
+    return config_class(**given)
+
+
+def define_flags(flag_values: flags.FlagValues) -> None:
+    """Defines one flag for each setting of the run and of every agent."""
+    hints = typing.get_type_hints(RunConfig)
+    for field in dataclasses.fields(RunConfig):
+        _define(flag_values, field, hints[field.name], field.default, "")
+    for name in agents.AGENTS:
+        config_class = agents.get(name).Config
+        hints = typing.get_type_hints(config_class)
+        for field in dataclasses.fields(config_class):
+            # Agents share flags such as batch_size; None stands for "the agent's own".
+            if field.name not in flag_values:
+                _define(flag_values, field, hints[field.name], None, name)
+
+
+def _define(
+    flag_values: flags.FlagValues,
+    field: dataclasses.Field,
+    kind: Any,
+    default: Any,
+    agent: str,
+) -> None:
+    text = field.metadata["help"]
+    if agent:
+        text = f"{text} ({agent}: {_text(field.default)})"
+    if typing.get_origin(kind) is tuple:
+        flags.DEFINE_list(field.name, default, text, flag_values=flag_values)
+        return
+    define = {
+        bool: flags.DEFINE_boolean,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        str: flags.DEFINE_string,
+    }[kind]
+    define(field.name, default, text, flag_values=flag_values)
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def from_flags(flag_values: flags.FlagValues) -> Run:
+    """Returns the run that the parsed flags describe.
+
+    Raises:
+      UsageError: if the agent is unknown or a flag was given that it does not have.
+    """
+    run = {f.name: flag_values[f.name].value for f in dataclasses.fields(RunConfig)}
+    config = RunConfig(**run)
+    try:
+        agent = agents.get(config.agent)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    _refuse_foreign_flags(flag_values, config.agent, agent.Config)
+    given = {
+        field.name: _value(flag_values[field.name].value, field.default)
+        for field in dataclasses.fields(agent.Config)
+        if flag_values[field.name].value is not None
+    }
+    return Run(config, agent.Config(**given))
+
+
+def _refuse_foreign_flags(
+    flag_values: flags.FlagValues, name: str, config_class: type
+) -> None:
+    own = {field.name for field in dataclasses.fields(config_class)}
+    for other in agents.AGENTS:
+        for field in dataclasses.fields(agents.get(other).Config):
+            if field.name not in own and flag_values[field.name].value is not None:
+                raise UsageError(
+                    f"--{field.name} is a setting of {other} and would change nothing "
+                    f"with --agent={name}."
+                )
+
+
+def _value(value: Any, default: Any) -> Any:
+    """Converts a list flag to the tuple of the field's element type."""
+    if not isinstance(default, tuple):
+        return value
+    element = type(default[0]) if default else str
+    try:
+        return tuple(element(item) for item in value)
+    except ValueError as error:
+        raise UsageError(
+            f"expected a list of {element.__name__}, got {','.join(value)!r}."
+        ) from error

@@ -1,0 +1,160 @@
+"""What the command line refuses, and that it does so before any process starts."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from acme_quant.launch.commands import train
+from acme_quant.launch.settings import checks
+from acme_quant.launch.settings.config import UsageError
+
+PROGRAM = "acme-quant train"
+
+
+def refusal(workdir: pathlib.Path, *arguments: str) -> str:
+    """Returns the one sentence with which a request is refused."""
+    with pytest.raises(UsageError) as error:
+        run, _ = checks.parse([PROGRAM, f"--workdir={workdir}", *arguments])
+        checks.prepare(run)
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    "argument,expected",
+    [
+        ("--agent=dgpg", "dgpg"),
+        ("--quantizer=int9", "int9"),
+        ("--env=dm_control:cartpole:balanse", "balanse"),
+        ("--env=nonsense", "nonsense"),
+        ("--env=gym:CartPole-v1", "continuous"),
+        ("--no_such_flag=1", "no_such_flag"),
+        ("--num_actors=two", "two"),
+        ("--num_actors=-1", "num_actors"),
+        ("--actor=torch", "torch"),
+        ("--activations=4bit", "4bit"),
+        ("--communication=int8", "int8"),
+        ("--policy_layers=a,b", "a,b"),
+        ("--epsilon=0.1", "dqn"),
+        ("left_over", "left_over"),
+    ],
+)
+def test_bad_request_is_refused_in_one_sentence(
+    tmp_path: pathlib.Path, argument: str, expected: str
+) -> None:
+    assert expected in refusal(tmp_path, argument)
+
+
+def test_replay_that_can_never_give_a_batch_is_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(
+        tmp_path, "--batch_size=256", "--min_replay_size=100", "--max_replay_size=200"
+    )
+    assert "256" in text and "200" in text
+
+
+def test_rate_that_reverb_would_refuse_is_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(tmp_path, "--samples_per_insert=0.01", "--min_replay_size=100")
+    assert "0.01" in text and "rate limiter" in text
+
+
+def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(tmp_path, "--actor=acme", "--quantizer=float16")
+    assert "quantizer" in text and "acme" in text
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--actor=acme",
+        "--actor_failures=stop",
+        "--checkpoint_replay",
+        "--colocate_quantizer",
+        "--envs_per_actor=2",
+        "--lp_launch_type=local_mt",
+        "--publish_period_s=2",
+    ],
+)
+def test_settings_of_processes_are_refused_for_a_run_in_one(
+    tmp_path: pathlib.Path, argument: str
+) -> None:
+    text = refusal(tmp_path, "--num_actors=0", argument)
+    assert argument.split("=")[0] in text and "--num_actors" in text
+
+
+def test_two_ways_to_time_publications_are_refused(tmp_path: pathlib.Path) -> None:
+    text = refusal(tmp_path, "--publish_period=10", "--publish_period_s=2")
+    assert "10 learner steps" in text and "2.0 s" in text
+
+
+def test_missing_workdir_is_refused() -> None:
+    with pytest.raises(UsageError, match="workdir"):
+        run, _ = checks.parse([PROGRAM])
+        checks.prepare(run)
+
+
+def test_workdir_that_cannot_be_made_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file" in refusal(tmp_path / "file" / "run")
+
+
+def test_refusal_exits_with_2_and_one_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train.main([PROGRAM, f"--workdir={tmp_path}", "--agent=nobody"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and "nobody" in captured.err
+    assert not captured.out
+
+
+def test_help_lists_flags_of_run_and_agents(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert train.main([PROGRAM, "--help"]) == 0
+    text = capsys.readouterr().out
+    for flag in ("--quantizer", "--sigma", "--workdir", "--lp_launch_type"):
+        assert flag.removeprefix("--") in text
+
+
+def test_flagfile_gives_flags(tmp_path: pathlib.Path) -> None:
+    flagfile = tmp_path / "flags.txt"
+    flagfile.write_text("--num_actors=3\n--sigma=0.2\n# a comment\n")
+    run, _ = checks.parse([PROGRAM, f"--flagfile={flagfile}"])
+    assert run.config.num_actors == 3
+    assert run.agent_config.sigma == 0.2
+
+
+def test_resolved_configuration_is_json_of_all_settings(tmp_path: pathlib.Path) -> None:
+    import json
+
+    run, _ = checks.parse([PROGRAM, f"--workdir={tmp_path}", "--policy_layers=8,9"])
+    settings = json.loads(run.to_json())
+    assert settings["policy_layers"] == [8, 9]
+    assert settings["quantizer"] == "int8"
+
+
+def test_nodes_get_different_seeds(tmp_path: pathlib.Path) -> None:
+    run, _ = checks.parse([PROGRAM, "--seed=3"])
+    other, _ = checks.parse([PROGRAM, "--seed=4"])
+    names = ("learner", "actor_0", "actor_1", "evaluator")
+    assert len({run.node_seed(name) for name in names}) == len(names)
+    assert run.node_seed("learner") != other.node_seed("learner")
+    assert run.node_seed("learner") == run.node_seed("learner")
+
+
+def test_readme_tells_every_flag_and_its_help() -> None:
+    import dataclasses
+
+    from acme_quant import agents
+    from acme_quant.launch.settings.config import RunConfig
+
+    agent_config = agents.get("d4pg").Config
+    readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
+    for config in (RunConfig, *(agents.get(name).Config for name in agents.AGENTS)):
+        for field in dataclasses.fields(config):
+            assert f"`--{field.name}`" in readme
+    # Settings that agents share have one row; the words may differ a little.
+    for field in (*dataclasses.fields(RunConfig), *dataclasses.fields(agent_config)):
+        assert field.metadata["help"] in readme

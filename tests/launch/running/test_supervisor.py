@@ -1,0 +1,117 @@
+"""Order and time of the end, on processes that stand for nodes."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import sys
+import time
+
+import pytest
+from launchpad.launch.run_locally import run_locally
+
+from acme_quant.launch.running import processes
+from acme_quant.launch.running.processes import NodeFailed, Supervisor, Worker
+from acme_quant.launch.running.restarts import Restarts
+
+WAITS = "import time; time.sleep(60)"
+# Stands for a node that saves when it is told to end.
+SAVES = (
+    "import pathlib, signal, sys, time\n"
+    "def end(*_): pathlib.Path(sys.argv[1]).write_text(str(time.time())); sys.exit()\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "print('ready', flush=True)\n"
+    "time.sleep(60)\n"
+)
+DEAF = SAVES.replace("end)", "lambda *_: None)").replace("time.sleep(60)", WAITS)
+
+
+def worker(name: str, code: str, folder: pathlib.Path) -> Worker:
+    command = run_locally.CommandToLaunch(
+        command_as_list=[sys.executable, "-c", code, str(folder / f"{name}.end")],
+        env_overrides={},
+        resource_name=name,
+        worker_name=name,
+    )
+    log = folder / f"{name}.log"
+    return Worker(name, log, command, processes._spawn(command, log))
+
+
+def supervise(folder: pathlib.Path, restarts: int, **codes: str) -> Supervisor:
+    """Returns a supervisor of these processes, ready for signals."""
+    made = Supervisor.__new__(Supervisor)
+    made._workers = [worker(name, code, folder) for name, code in codes.items()]
+    made._restarts = Restarts(restarts)
+    made._log = folder / "launcher.log"
+    deadline = time.monotonic() + 30
+    for name, code in codes.items():
+        while "ready" in code and not (folder / f"{name}.log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    return made
+
+
+def ended(folder: pathlib.Path, name: str) -> float:
+    return float((folder / f"{name}.end").read_text())
+
+
+def test_groups_end_one_after_another(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 0, replay=SAVES, learner=SAVES, actor_0=SAVES)
+    nodes.stop(then=(("learner",), ("replay",)))
+    times = [ended(tmp_path, name) for name in ("actor_0", "learner", "replay")]
+    assert times == sorted(times)
+
+
+def test_a_node_that_hangs_leaves_the_next_its_time(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "STOP_S", 3.0)
+    nodes = supervise(tmp_path, 0, actor_0=DEAF, learner=SAVES)
+    began = time.monotonic()
+    nodes.stop(then=(("learner",),))
+    assert 0.9 < time.monotonic() - began < 3.0
+    assert ended(tmp_path, "learner")
+
+
+def test_a_stopped_node_ends_too(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 0, replay=SAVES)
+    nodes._workers[0].process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    nodes.stop()
+    assert time.monotonic() - began < 3.0
+    assert ended(tmp_path, "replay")
+
+
+def test_a_dropped_node_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 0, evaluator=DEAF, learner=SAVES)
+    began = time.monotonic()
+    nodes.stop(then=(("evaluator",), ("learner",)), drop=("evaluator",))
+    assert time.monotonic() - began < 3.0
+    assert ended(tmp_path, "learner")
+
+
+def test_a_dead_node_is_named_with_its_signal_and_log(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 3, learner=WAITS)
+    nodes._workers[0].process.send_signal(signal.SIGKILL)
+    nodes._workers[0].process.wait()
+    with pytest.raises(NodeFailed, match=r"node learner was killed by signal 9 .*log"):
+        nodes.check()
+
+
+def test_a_dead_actor_is_started_again_and_its_last_words_are_told(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("acme_quant.launch.running.restarts.FIRST_PAUSE_S", 0.05)
+    code = "import sys; sys.exit('KeyError: the cause')"
+    nodes = supervise(tmp_path, 2, actor_0=code, actor_1=WAITS)
+    with pytest.raises(NodeFailed, match="the cause; it died 3 times within 10"):
+        while True:
+            nodes.check()
+            time.sleep(0.01)
+    told = capsys.readouterr().out
+    assert told.count("exited with 1: KeyError: the cause") == 2
+    assert "1 of 2 actors live" in told and "2 of 2 actors live" in told
+    assert told == "".join(line[20:] for line in (tmp_path / "launcher.log").open())
+    nodes.kill()
