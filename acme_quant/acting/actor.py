@@ -8,7 +8,7 @@ its own adder, exploration and random numbers. With N = 1 both act alike to the 
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Sequence
 
 import dm_env
 import numpy as np
@@ -108,8 +108,8 @@ class QuantizedActor(core.Actor):
     def __init__(
         self,
         client_or_policy: Any,
-        exploration: Optional[Exploration] = None,
-        adder: Optional[base.Adder] = None,
+        exploration: Exploration | None = None,
+        adder: base.Adder | None = None,
         *,
         seed: int | None = 0,
     ) -> None:

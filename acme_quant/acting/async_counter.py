@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent import futures
-from typing import Any, Dict, Optional
+from typing import Any, Dict
 
 from acme_quant.peers import calls
 
@@ -48,7 +48,7 @@ class AsyncCounter:
         self._prefix = f"{prefix}_" if prefix else ""
         self._time_delta = time_delta
         self._next_call = 0.0
-        self._call: Optional[futures.Future] = None
+        self._call: futures.Future | None = None
         self._pending: Dict[str, float] = {}
         # What the parent said last, and all that it could not know then.
         self._counts = {} if parent is None else dict(self._parent.get_counts())

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 import dm_env
 import numpy as np
@@ -50,7 +50,7 @@ class _Record:
         actor: Any,
         clock: StageClock,
         counter: Any,
-        logger: Optional[loggers.Logger],
+        logger: loggers.Logger | None,
         label: str,
         count_period_s: float,
     ) -> None:
@@ -139,8 +139,8 @@ class _Loop(core.Worker):
         self,
         environment: Any,
         actor: Any,
-        counter: Union[AsyncCounter, counting.Counter, None] = None,
-        logger: Optional[loggers.Logger] = None,
+        counter: AsyncCounter | counting.Counter | None = None,
+        logger: loggers.Logger | None = None,
         should_update: bool = True,
         label: str = "environment_loop",
         count_period_s: float = COUNT_PERIOD_S,
@@ -170,9 +170,9 @@ class _Loop(core.Worker):
 
     def run(
         self,
-        num_episodes: Optional[int] = None,
-        num_steps: Optional[int] = None,
-        stop: Optional[threading.Event] = None,
+        num_episodes: int | None = None,
+        num_steps: int | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         """Runs episodes until there are enough, or until `stop` is set.
 
@@ -223,7 +223,7 @@ class EnvironmentLoop(_Loop):
             return {"episode_length": length}
         return self._record.episode(length, total, start)
 
-    def _episode(self) -> tuple[int, Optional[np.float64], float]:
+    def _episode(self) -> tuple[int, np.float64 | None, float]:
         """Runs one episode; returns length, return (None if stopped) and start."""
         environment, actor, clock = self._environment, self._actor, self.clock
         record, stop, update = self._record, self._stop, self._should_update
@@ -306,7 +306,7 @@ class VectorEnvironmentLoop(_Loop):
             for error in self._environment.take_failures():
                 self._record.failure(error)
 
-    def _observe(self, actions: Optional[np.ndarray], batch: dm_env.TimeStep) -> None:
+    def _observe(self, actions: np.ndarray | None, batch: dm_env.TimeStep) -> None:
         """Tells the actor; taking the batch apart is the loop's time."""
         timesteps = split(batch)
         self.clock.lap(LOOP)
@@ -348,7 +348,7 @@ class _Episodes:
 
 
 def _enough(
-    num_episodes: Optional[int], num_steps: Optional[int]
+    num_episodes: int | None, num_steps: int | None
 ) -> Callable[[int, int], bool]:
     """Returns whether so many episodes and steps are enough, as a function."""
 

@@ -6,7 +6,7 @@ same order, as in the C kernels; the transcendental functions are NumPy's.
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+from typing import Sequence, Tuple
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def _integer_product(
     x: np.ndarray,
     codes: np.ndarray,
     scale: np.ndarray,
-    zero_point: Optional[np.ndarray],
+    zero_point: np.ndarray | None,
 ) -> np.ndarray:
     codes = codes.astype(np.int64)
     if zero_point is not None:

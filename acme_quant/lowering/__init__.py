@@ -10,7 +10,7 @@ its name and place.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -48,7 +48,7 @@ CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 def lower(
     module: Callable[..., Any],
     observation_spec: Any,
-    variables: Optional[Sequence[tf.Variable]] = None,
+    variables: Sequence[tf.Variable] | None = None,
 ) -> Graph:
     """Lowers a policy.
 
@@ -73,7 +73,7 @@ def lower(
 def quantize_policy(
     module: Callable[..., Any],
     observation_spec: Any,
-    quantizer: Union[str, Quantizer] = "int8",
+    quantizer: str | Quantizer = "int8",
     activations: str = "wide",
 ) -> QuantizedPolicy:
     """Quantizes a Sonnet/TensorFlow policy as it stands.
@@ -155,7 +155,7 @@ def _trace(module: Callable[..., Any], spec: Any) -> tuple[Any, int]:
     """
     function = tf.function(lambda observation: module(observation), autograph=False)
 
-    def trace(batch: Optional[int]) -> Any:
+    def trace(batch: int | None) -> Any:
         def batched(leaf: Any) -> tf.TensorSpec:
             return tf.TensorSpec((batch, *leaf.shape), leaf.dtype)
 
@@ -309,9 +309,7 @@ def _needed(nodes: Sequence[Node], result: Node) -> Iterator[Node]:
 # --- One node -----------------------------------------------------------------------
 
 
-def _arguments(
-    meanings: dict[Node, list[Meaning]], node: Node
-) -> list[Optional[Meaning]]:
+def _arguments(meanings: dict[Node, list[Meaning]], node: Node) -> list[Meaning | None]:
     """Returns the meanings of a node's inputs, None for those it lacks."""
     return [None if ref is None else meanings[ref[0]][ref[1]] for ref in node.inputs]
 

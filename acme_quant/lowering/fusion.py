@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import Optional, Sequence
+from typing import Sequence
 
 import numpy as np
 
@@ -58,12 +58,12 @@ def _live(layers: Sequence[Layer], output: int) -> list[Layer]:
     return live[::-1]
 
 
-def _producer(layers: Sequence[Layer], value: int) -> Optional[Layer]:
+def _producer(layers: Sequence[Layer], value: int) -> Layer | None:
     """Returns the last layer that writes `value`, None for the observation."""
     return next((layer for layer in reversed(layers) if layer.output == value), None)
 
 
-def _merge(first: Layer, second: Layer) -> Optional[Layer]:
+def _merge(first: Layer, second: Layer) -> Layer | None:
     """Returns one layer that does the work of two, None if there is none."""
     if first.activation != "identity" or len(second.inputs) > 1:
         return None
@@ -80,7 +80,7 @@ def _merge(first: Layer, second: Layer) -> Optional[Layer]:
     return merged and dataclasses.replace(merged, output=second.output)
 
 
-def _clip_both(first: Layer, second: Layer) -> Optional[Layer]:
+def _clip_both(first: Layer, second: Layer) -> Layer | None:
     """Merges tf.clip_by_value's minimum, then maximum, into one clip."""
     low, high = second.scale, first.bias
     if first.scale is not None or second.bias is not None or None in (low, high):
@@ -93,7 +93,7 @@ def _clip_both(first: Layer, second: Layer) -> Optional[Layer]:
     return dataclasses.replace(first, scale=low, activation=second.activation)
 
 
-def _add_bias(product: Layer, affine: Layer) -> Optional[Layer]:
+def _add_bias(product: Layer, affine: Layer) -> Layer | None:
     """Merges a term into a product without one; a factor stays a layer."""
     bias = affine.bias
     fits = affine.scale is None and bias and bias.shape == (product.outputs,)
@@ -102,7 +102,7 @@ def _add_bias(product: Layer, affine: Layer) -> Optional[Layer]:
     return dataclasses.replace(product, bias=bias, activation=affine.activation)
 
 
-def _chain(first: Layer, second: Layer) -> Optional[Layer]:
+def _chain(first: Layer, second: Layer) -> Layer | None:
     """Merges (x*a + b)*c + d into x*(a*c) + (b*c + d), in float64, rounded once.
 
     A variable can stand in it only where it is not multiplied or added to: the
@@ -122,7 +122,7 @@ def _chain(first: Layer, second: Layer) -> Optional[Layer]:
     return dataclasses.replace(merged, activation=second.activation)
 
 
-def _on_common_width(*parameters: Optional[Parameter]) -> list[np.ndarray]:
+def _on_common_width(*parameters: Parameter | None) -> list[np.ndarray]:
     """Returns factor, term, factor, term, ... in float64, all equally wide."""
     arrays = [
         np.array([1.0 - index % 2]) if p is None else p.constant.astype(np.float64)
@@ -143,7 +143,7 @@ def _whole_rows(layer: Layer) -> Layer:
     )
 
 
-def _whole_row(layer: Layer, parameter: Optional[Parameter]) -> Optional[Parameter]:
+def _whole_row(layer: Layer, parameter: Parameter | None) -> Parameter | None:
     if parameter is None or parameter.shape in ((1,), (layer.width,)):
         return parameter
     if parameter.variable >= 0:

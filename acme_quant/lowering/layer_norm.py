@@ -7,7 +7,7 @@ as their arithmetic. TensorFlow itself stays out of this module.
 from __future__ import annotations
 
 import itertools
-from typing import Optional, Sequence
+from typing import Sequence
 
 from acme_quant.lowering.values import Node, Reference
 
@@ -41,7 +41,7 @@ def _operands(reference: Reference, *types: str) -> list[list[Reference]]:
     return [list(order) for order in itertools.permutations(node.inputs)]
 
 
-def _match_batch_normalization(root: Node) -> Optional[list]:
+def _match_batch_normalization(root: Node) -> list | None:
     """Matches x * inverse + shift, as tf.nn.batch_normalization writes it.
 
     The shift is offset - mean * inverse, or (-mean) * inverse if there is no offset.
@@ -64,7 +64,7 @@ def _match_batch_normalization(root: Node) -> Optional[list]:
     return None
 
 
-def _negated(reference: Reference) -> Optional[Reference]:
+def _negated(reference: Reference) -> Reference | None:
     """Returns what an operation negates, None if it does not."""
     node, _ = _source(reference)
     return node.inputs[0] if node.type == "Neg" else None
@@ -72,7 +72,7 @@ def _negated(reference: Reference) -> Optional[Reference]:
 
 def _match_moments(
     x: Reference, mean: Reference, inverse: Reference
-) -> Optional[list[Optional[Reference]]]:
+) -> list[Reference | None] | None:
     """Matches inverse = rsqrt(variance + epsilon) [* scale] with x's own moments."""
     candidates = [*_operands(inverse, "Mul"), [inverse, None]]
     for root, scale in candidates:
@@ -87,7 +87,7 @@ def _match_moments(
 
 def _axes_of_moments(
     x: Reference, mean: Reference, variance: Reference
-) -> Optional[Reference]:
+) -> Reference | None:
     """Returns the axes if `mean` and `variance` are tf.nn.moments of `x`."""
     mean, variance = _source(mean), _source(variance)
     if mean[0].type != "Mean" or variance[0].type != "Mean":

@@ -7,7 +7,7 @@ a row stay side by side, the engine has nothing to do. Only concatenation may co
 from __future__ import annotations
 
 import dataclasses
-from typing import Callable, Optional, Sequence, Union
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def _moved(
     layers: LayerList,
     node: Node,
     view: View,
-    move: Callable[[np.ndarray], Union[np.ndarray, list]],
+    move: Callable[[np.ndarray], np.ndarray | list],
 ) -> list[View]:
     """Applies a NumPy movement to the column numbers of a whole batch, and reads off
     which columns of which shape it leaves in each row."""
@@ -147,7 +147,7 @@ def _concat(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     return [dataclasses.replace(joined, shape=tuple(shape))]
 
 
-def _adjacent(parts: Sequence[View]) -> Optional[View]:
+def _adjacent(parts: Sequence[View]) -> View | None:
     """Returns the first view if the others' columns follow it in the same value."""
     column = parts[0].offset
     for part in parts:

@@ -7,7 +7,7 @@ TensorFlow itself stays out of this module: it is all about shapes.
 
 from __future__ import annotations
 
-from typing import Callable, Union
+from typing import Callable
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from acme_quant.policy.graph import ConvGeometry, Parameter
 
 
 def _parameter(
-    node: Node, meaning: Union[Constant, Variable], shape: tuple[int, ...]
+    node: Node, meaning: Constant | Variable, shape: tuple[int, ...]
 ) -> Parameter:
     """Returns a factor or term that broadcasts over `shape`: [K], [1] or, repeated
     along the row, [n] of the last dimensions."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class Parameter:
 
     shape: tuple[int, ...]
     variable: int = -1
-    constant: Optional[np.ndarray] = None
+    constant: np.ndarray | None = None
 
     @classmethod
     def of(cls, constant: np.ndarray) -> Parameter:
@@ -143,10 +143,10 @@ class Layer:
     width: int
     outputs: int
     activation: str = "identity"
-    weight: Optional[Parameter] = None
-    scale: Optional[Parameter] = None
-    bias: Optional[Parameter] = None
-    geometry: Optional[ConvGeometry] = None
+    weight: Parameter | None = None
+    scale: Parameter | None = None
+    bias: Parameter | None = None
+    geometry: ConvGeometry | None = None
     epsilon: float = 0.0
     input_offset: int = 0
     output_offset: int = 0

@@ -28,7 +28,7 @@ import math
 import mmap
 import struct
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -169,7 +169,7 @@ def plan(layout: Dict[str, Any], specs: Sequence[TensorSpec]) -> Table:
     return _table(canonical_json({**layout, "tensors": rows}))
 
 
-def blank(table: Table, buffer: Optional[memoryview] = None) -> Payload:
+def blank(table: Table, buffer: memoryview | None = None) -> Payload:
     """Returns a payload of zeros to be filled through `tensors()` and then sealed.
 
     Args:
@@ -190,7 +190,7 @@ def seal(
     payload: Payload,
     policy_version: int,
     learner_step: int,
-    published_s: Optional[float] = None,
+    published_s: float | None = None,
 ) -> Payload:
     """Writes header, layout and checksum around tensors already in place."""
     table, buffer = payload.table, payload.buffer
@@ -218,7 +218,7 @@ def checksum(buffer: memoryview) -> int:
     return kernels.crc32c(buffer[HEADER.size :], head)
 
 
-def decode(buffer: Buffer, like: Optional[Payload] = None) -> Payload:
+def decode(buffer: Buffer, like: Payload | None = None) -> Payload:
     """Reads a payload in place, from a sender nobody vouches for.
 
     Args:

@@ -11,7 +11,7 @@ here, so a QTensor's arrays can be views of a payload.
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional, Tuple
+from typing import Tuple
 
 import numpy as np
 
@@ -60,8 +60,8 @@ class QTensor:
     format: str
     codes: np.ndarray
     shape: Tuple[int, int]
-    scale: Optional[np.ndarray] = None
-    zero_point: Optional[np.ndarray] = None
+    scale: np.ndarray | None = None
+    zero_point: np.ndarray | None = None
 
     @property
     def nbytes(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import pathlib
 import threading
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -51,9 +51,7 @@ class LayerReport(NamedTuple):
 class QuantizedPolicy:
     """One version of a policy; immutable."""
 
-    def __init__(
-        self, decoded: Payload, like: Optional[QuantizedPolicy] = None
-    ) -> None:
+    def __init__(self, decoded: Payload, like: QuantizedPolicy | None = None) -> None:
         """Takes a payload as it is; `like` lends its program if the layout is the same.
 
         Raises:
@@ -78,7 +76,7 @@ class QuantizedPolicy:
 
     @classmethod
     def from_bytes(
-        cls, buffer: payload.Buffer, like: Optional[QuantizedPolicy] = None
+        cls, buffer: payload.Buffer, like: QuantizedPolicy | None = None
     ) -> QuantizedPolicy:
         """Reads a policy from bytes, in place; the buffer must not change any more.
 
@@ -260,7 +258,7 @@ class QuantizedPolicy:
     def max_action_change(
         self,
         observations: Any,
-        reference: Union[QuantizedPolicy, Callable[[Any], Any]],
+        reference: QuantizedPolicy | Callable[[Any], Any],
     ) -> float:
         """Returns how far the actions are from another policy's, at most.
 
@@ -295,7 +293,7 @@ class QuantizedPolicy:
 def quantize_graph(
     graph: Graph,
     variables: Sequence[np.ndarray],
-    quantizer: Union[str, quantizers.Quantizer] = "int8",
+    quantizer: str | quantizers.Quantizer = "int8",
     activations: str = "wide",
     policy_version: int = 0,
     learner_step: int = 0,

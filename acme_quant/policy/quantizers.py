@@ -15,7 +15,7 @@ QTensor's invariants; nothing has to be registered. Rounding and transposing run
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple, Union
+from typing import Dict, NamedTuple, Tuple, Union
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def _matrix(weight: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weight)
 
 
-def _codes(storage: str, weight: np.ndarray, out: Optional[np.ndarray]) -> np.ndarray:
+def _codes(storage: str, weight: np.ndarray, out: np.ndarray | None) -> np.ndarray:
     """Returns `out`, checked, or new zeroed codes for `weight` [K, N]."""
     shape = codes_shape(storage, weight.shape[1], weight.shape[0])
     if out is None:
@@ -105,7 +105,7 @@ class Float32:
         del limits
         return None, None
 
-    def quantize(self, weight: np.ndarray, out: Optional[np.ndarray] = None) -> QTensor:
+    def quantize(self, weight: np.ndarray, out: np.ndarray | None = None) -> QTensor:
         """Transposes float32 [K, N] into float32 rows [N, Kp].
 
         Args:
@@ -133,7 +133,7 @@ class Float16(Float32):
     name = "float16"
     format = "float16"
 
-    def quantize(self, weight: np.ndarray, out: Optional[np.ndarray] = None) -> QTensor:
+    def quantize(self, weight: np.ndarray, out: np.ndarray | None = None) -> QTensor:
         """Rounds float32 [K, N] to half rows [N, Kp].
 
         Raises:
@@ -175,11 +175,11 @@ class Int8:
         largest = column_absmax(weight)
         return Range(-largest, largest)
 
-    def scale(self, limits: Range) -> Tuple[np.ndarray, Optional[np.ndarray]]:
+    def scale(self, limits: Range) -> Tuple[np.ndarray, np.ndarray | None]:
         """Returns (float32 [N] scale, no zero point)."""
         return _usable(limits.high / np.float32(self.code_max)), None
 
-    def quantize(self, weight: np.ndarray, out: Optional[np.ndarray] = None) -> QTensor:
+    def quantize(self, weight: np.ndarray, out: np.ndarray | None = None) -> QTensor:
         """Quantizes float32 [K, N] into rows of codes [N, Kp].
 
         Args:
@@ -243,7 +243,7 @@ class Int8Tensor(Int8):
             np.full(outputs, max(float(high.max()), 0.0), np.float32),
         )
 
-    def scale(self, limits: Range) -> Tuple[np.ndarray, Optional[np.ndarray]]:
+    def scale(self, limits: Range) -> Tuple[np.ndarray, np.ndarray | None]:
         """Returns (float32 [N] scale, int32 [N] zero point), all channels alike."""
         low = limits.low.astype(np.float64)  # high - low may pass float32's largest.
         scale = _usable((limits.high - low) / (2 * self.code_max))
@@ -325,7 +325,7 @@ class Int4(Int8):
 Quantizer = Union[Float32, Int8]
 
 
-def get(quantizer: Union[str, Quantizer]) -> Quantizer:
+def get(quantizer: str | Quantizer) -> Quantizer:
     """Returns the quantizer of that name, or the object itself.
 
     Raises:
@@ -352,7 +352,7 @@ def get(quantizer: Union[str, Quantizer]) -> Quantizer:
 
 
 def check_precisions(
-    quantizer: Union[str, Quantizer], communication: Union[str, Quantizer, None]
+    quantizer: str | Quantizer, communication: str | Quantizer | None
 ) -> None:
     """Refuses a communication precision that would change nothing.
 

@@ -7,7 +7,7 @@ same writer that serves the publisher writes them again.
 
 from __future__ import annotations
 
-from typing import List, Optional, Tuple, Union
+from typing import List, Tuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Requantizer:
     """Quantizes received versions of one policy to another number format."""
 
     def __init__(
-        self, quantizer: Union[str, quantizers.Quantizer], activations: str = "wide"
+        self, quantizer: str | quantizers.Quantizer, activations: str = "wide"
     ) -> None:
         """Takes the actor's number format.
 
@@ -40,8 +40,8 @@ class Requantizer:
         """
         self._quantizer = quantizers.get(quantizer)
         self._activations = activations
-        self._table: Optional[Table] = None
-        self._writer: Optional[PolicyWriter] = None
+        self._table: Table | None = None
+        self._writer: PolicyWriter | None = None
 
     def __call__(self, received: Payload) -> Payload:
         """Returns the same version in the actor's format, in a buffer of its own.
@@ -111,13 +111,13 @@ def _layer(op: np.void, name: str, received: Payload) -> Layer:
     )
 
 
-def _parameter(tensor: np.int32, received: Payload) -> Optional[Parameter]:
+def _parameter(tensor: np.int32, received: Payload) -> Parameter | None:
     if tensor < 0:
         return None
     return Parameter(received.table.specs[tensor].shape, int(tensor))
 
 
-def _weight_parameter(op: np.void, geometry: Optional[ConvGeometry]) -> Parameter:
+def _weight_parameter(op: np.void, geometry: ConvGeometry | None) -> Parameter:
     shape: Tuple[int, ...] = (int(op["inputs"]), int(op["outputs"]))
     if geometry is not None:
         window = (geometry.kernel_height, geometry.kernel_width, geometry.channels)
@@ -142,8 +142,8 @@ def variables_of(received: Payload, graph: Graph) -> List[np.ndarray]:
 def _dequantized(
     codes: np.ndarray,
     op: np.void,
-    scale: Optional[np.ndarray],
-    zero_point: Optional[np.ndarray],
+    scale: np.ndarray | None,
+    zero_point: np.ndarray | None,
 ) -> np.ndarray:
     """Returns a weight matrix float32 [K, N] out of its stored codes."""
     shape = (int(op["outputs"]), int(op["inputs"]))

@@ -14,7 +14,7 @@ order. Everything else stays float32: it is a few numbers.
 from __future__ import annotations
 
 import inspect
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class _Tensor(NamedTuple):
 
     spec: payload.TensorSpec
     layer: Layer
-    parameter: Optional[Parameter]  # None: the quantizer fills it with the weight.
+    parameter: Parameter | None  # None: the quantizer fills it with the weight.
 
 
 class PolicyWriter:
@@ -58,7 +58,7 @@ class PolicyWriter:
     def __init__(
         self,
         graph: Graph,
-        quantizer: Union[str, quantizers.Quantizer] = "int8",
+        quantizer: str | quantizers.Quantizer = "int8",
         activations: str = "wide",
     ) -> None:
         """Works out the layout.
@@ -100,7 +100,7 @@ class PolicyWriter:
         variables: Sequence[np.ndarray],
         policy_version: int = 0,
         learner_step: int = 0,
-        buffer: Optional[memoryview] = None,
+        buffer: memoryview | None = None,
     ) -> payload.Payload:
         """Quantizes one version.
 
@@ -209,7 +209,7 @@ class PolicyWriter:
         part: str,
         dtype: str,
         shape: tuple[int, ...],
-        parameter: Optional[Parameter] = None,
+        parameter: Parameter | None = None,
     ) -> int:
         """Returns the id of a new tensor of the payload."""
         name = f"{self.graph.layers.index(layer)}.{part}"

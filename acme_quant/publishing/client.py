@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Tuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class QuantizedVariableClient:
         source: Any,
         update_period: int = 100,
         *,
-        quantizer: Union[str, Quantizer, None] = None,
+        quantizer: str | Quantizer | None = None,
         activations: str = "wide",
         use_shared_memory: bool = True,
         wait: bool = False,
@@ -79,7 +79,7 @@ class QuantizedVariableClient:
             raise ValueError(
                 f"expected an update_period of at least 1, got {update_period}."
             )
-        self.policy: Optional[QuantizedPolicy] = None
+        self.policy: QuantizedPolicy | None = None
         self._source = calls.bounded(source)
         self._update_period = update_period
         self._calls_left = 1
@@ -89,13 +89,13 @@ class QuantizedVariableClient:
         self._first_policy_timeout_s = first_policy_timeout_s
         self._silence = calls.Silence("quantizer", max_silence_s)
         # Written by the background thread, read by update().
-        self._next: Optional[Tuple[QuantizedPolicy, Payload]] = None
-        self._failure: Optional[BaseException] = None
+        self._next: Tuple[QuantizedPolicy, Payload] | None = None
+        self._failure: BaseException | None = None
         self._latest: Tuple[int, int] = (0, 0)
         self._bad_in_a_row = 0
-        self._received: Optional[Payload] = None
-        self._loaded: Optional[QuantizedPolicy] = None
-        self._retired: Optional[QuantizedPolicy] = None
+        self._received: Payload | None = None
+        self._loaded: QuantizedPolicy | None = None
+        self._retired: QuantizedPolicy | None = None
         self._published_s = 0.0
         self._status: Dict[str, float] = dict.fromkeys(
             (

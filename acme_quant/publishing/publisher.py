@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class _Published:
     version: int
     learner_step: int
     content: np.ndarray
-    block: Optional[shared_memory.Block]
+    block: shared_memory.Block | None
 
 
 class PolicyPublisher:
@@ -62,18 +62,18 @@ class PolicyPublisher:
         self,
         graph: Graph,
         variable_source: Any,
-        quantizer: Union[str, quantizers.Quantizer] = "int8",
+        quantizer: str | quantizers.Quantizer = "int8",
         *,
         activations: str = "wide",
-        communication: Union[str, quantizers.Quantizer, None] = None,
+        communication: str | quantizers.Quantizer | None = None,
         variable_name: str = "policy",
         publish_period: int = 100,
-        publish_period_s: Optional[float] = None,
+        publish_period_s: float | None = None,
         first_version: int = 1,
         max_bad_policies: int = 10,
         max_silence_s: float = calls.MAX_SILENCE_S,
         use_shared_memory: bool = True,
-        stop: Optional[threading.Event] = None,
+        stop: threading.Event | None = None,
     ) -> None:
         """Prepares a publisher; `run` makes it publish.
 
@@ -101,7 +101,7 @@ class PolicyPublisher:
         quantizers.check_precisions(quantizer, communication)
         self._source = calls.bounded(variable_source)
         self._writer = PolicyWriter(graph, communication or quantizer, activations)
-        self._room: Optional[memoryview] = None
+        self._room: memoryview | None = None
         self._variable_name = variable_name
         self._publish_period = publish_period
         self._publish_period_s = publish_period_s
@@ -110,11 +110,11 @@ class PolicyPublisher:
         self._stop = stop or threading.Event()
         self._silence = calls.Silence("learner", max_silence_s)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
-        self._attempt_step: Optional[int] = None
+        self._attempt_step: int | None = None
         self._attempt_s = time.monotonic()
         self._bad_in_a_row = 0
-        self._current: Optional[_Published] = None
-        self._previous: Optional[_Published] = None
+        self._current: _Published | None = None
+        self._previous: _Published | None = None
         self._float32: Tuple[int, List[np.ndarray]] = (0, [])
         self._learner_step = 0
         self._lock = threading.Lock()

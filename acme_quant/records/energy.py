@@ -27,7 +27,7 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Optional
+from typing import Any
 
 from acme_quant.records.cpu_times import ROLES, CpuTimes
 from acme_quant.records.csv_rows import read_rows
@@ -64,14 +64,14 @@ class Energy:
       parts: "cpu", "gpu", "ram" -> kilowatt hours; None when unknown.
     """
 
-    kwh: Optional[float] = None
-    kg_co2: Optional[float] = None
+    kwh: float | None = None
+    kg_co2: float | None = None
     method: str = "unknown"
     missing: tuple[str, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
     metered_s: float = 0.0
     cpu_s: float = 0.0
-    parts: Mapping[str, Optional[float]] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
 
 
 class EnergyMeter:

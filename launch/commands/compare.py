@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from absl import flags
 
@@ -42,7 +42,7 @@ class Comparison:
     workdir: pathlib.Path
     arms: Mapping[str, Sequence[str]]
     seeds: Sequence[int]
-    level: Optional[float] = None
+    level: float | None = None
 
     def runs(self) -> Iterator[tuple[str, int]]:
         """Yields (arm, seed) in the order in which they run."""

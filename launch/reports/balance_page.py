@@ -7,7 +7,7 @@ import html
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -152,12 +152,12 @@ def draw(points: Sequence[Point], found: Mapping[str, Any]) -> Figure:
 
 def _known(
     points: Sequence[Point], name: str, scale: float = 1.0
-) -> list[Optional[float]]:
+) -> list[float | None]:
     values = [getattr(point, name) for point in points]
     return [float("nan") if value is None else scale * value for value in values]
 
 
-def sentence(advice: Optional[Mapping[str, Any]]) -> str:
+def sentence(advice: Mapping[str, Any] | None) -> str:
     """Returns a recommendation in one line."""
     if advice is None:
         return "nothing to recommend: no run finished."
@@ -172,7 +172,7 @@ def sentence(advice: Optional[Mapping[str, Any]]) -> str:
     return text + ")"
 
 
-def _recommendation(name: str, advice: Optional[Mapping[str, Any]]) -> str:
+def _recommendation(name: str, advice: Mapping[str, Any] | None) -> str:
     text = f'<p class="headline"><b>{html.escape(name)}</b>: '
     text += f"{html.escape(sentence(advice))}</p>"
     if advice:
@@ -212,5 +212,5 @@ def _methods() -> str:
     return f"<h2>How it was measured</h2><ul>{lines}</ul>"
 
 
-def _percent(value: Optional[float]) -> str:
+def _percent(value: float | None) -> str:
     return page.NOT_MEASURED if value is None else f"{value:.0%}"

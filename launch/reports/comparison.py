@@ -13,7 +13,7 @@ import csv
 import json
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 from acme_quant.launch.reports import figures, findings, page, runs
 
@@ -56,7 +56,7 @@ def run_folder(folder: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
 
 
 def read(
-    folder: pathlib.Path, level: Optional[float] = None
+    folder: pathlib.Path, level: float | None = None
 ) -> tuple[dict[str, Any], list[runs.Run], dict[str, Any]]:
     """Returns what was compared, the runs there are, and their findings.
 
@@ -78,7 +78,7 @@ def read(
     return about, found_runs, findings.findings(arms, seeds, found_runs, level)
 
 
-def write(folder: pathlib.Path, level: Optional[float] = None) -> dict[str, Any]:
+def write(folder: pathlib.Path, level: float | None = None) -> dict[str, Any]:
     """Writes the report of a comparison's folder and returns its findings.
 
     Args:

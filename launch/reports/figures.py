@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -51,7 +51,7 @@ def draw(
       runs: the runs there are; those that did not finish are drawn thin and alone.
       found: the comparison's findings.
     """
-    makers: dict[str, Callable[[], Optional[Figure]]] = {
+    makers: dict[str, Callable[[], Figure | None]] = {
         "return": lambda: returns(runs, found),
         "time_to_level": lambda: time_to_level(found),
         "whole_run": lambda: whole_run(found),
@@ -86,7 +86,7 @@ def colours(arms: Sequence[str]) -> dict[str, str]:
     return {arm: _KNOWN.get(arm) or free.pop(0) for arm in arms}
 
 
-def returns(runs: Sequence[Run], found: Mapping[str, Any]) -> Optional[Figure]:
+def returns(runs: Sequence[Run], found: Mapping[str, Any]) -> Figure | None:
     """Draws the return over wall-clock, environment steps and energy."""
     axes_of = (
         ("wall_s", 1 / 60, "wall-clock since launch (minutes)"),
@@ -152,7 +152,7 @@ def _curve(
         axes.fill_between(grid, stack.min(0), stack.max(0), color=colour, alpha=0.12)
 
 
-def time_to_level(found: Mapping[str, Any]) -> Optional[Figure]:
+def time_to_level(found: Mapping[str, Any]) -> Figure | None:
     """Draws the minutes to each level as bars, the seeds as dots."""
     levels = found["levels"]
     if not levels:
@@ -188,7 +188,7 @@ def time_to_level(found: Mapping[str, Any]) -> Optional[Figure]:
     return figure
 
 
-def whole_run(found: Mapping[str, Any]) -> Optional[Figure]:
+def whole_run(found: Mapping[str, Any]) -> Figure | None:
     """Draws the ratios at equal learner steps, one panel a reference."""
     rows = (
         ("speedup", "time"),
@@ -239,7 +239,7 @@ def whole_run(found: Mapping[str, Any]) -> Optional[Figure]:
     return figure
 
 
-def breakdown(found: Mapping[str, Any]) -> Optional[Figure]:
+def breakdown(found: Mapping[str, Any]) -> Figure | None:
     """Draws where an actor's step goes, one stacked bar an arm."""
     bars = {arm: found["by_arm"][arm]["breakdown_us"] for arm in found["arms"]}
     figure = _stacked(bars, timing.STAGES, _STAGE_COLOURS, "us")
@@ -250,7 +250,7 @@ def breakdown(found: Mapping[str, Any]) -> Optional[Figure]:
     return figure
 
 
-def energy_by_role(found: Mapping[str, Any]) -> Optional[Figure]:
+def energy_by_role(found: Mapping[str, Any]) -> Figure | None:
     """Draws the energy of a whole run by role, one stacked bar an arm."""
     bars = {
         arm: {role: 1000 * kwh for role, kwh in cell["kwh_by_role"].items()}
@@ -269,7 +269,7 @@ def _stacked(
     parts: Sequence[str],
     part_colours: Sequence[str],
     unit: str,
-) -> Optional[Figure]:
+) -> Figure | None:
     if not any(bars.values()):
         return None
     figure = Figure(figsize=(9, 1.4 + 0.6 * len(bars)), layout="constrained")
@@ -301,7 +301,7 @@ def _stacked(
     return figure
 
 
-def traffic(found: Mapping[str, Any]) -> Optional[Figure]:
+def traffic(found: Mapping[str, Any]) -> Figure | None:
     """Draws bytes sent and staleness, one bar an arm."""
     panels = (
         ("bytes_sent", 1e-6, "policies sent in a run (MB)"),

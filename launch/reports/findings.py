@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from acme_quant.launch.reports import measures
 from acme_quant.launch.reports.runs import Run
@@ -17,7 +17,7 @@ def findings(
     arms: Sequence[str],
     seeds: Sequence[int],
     runs: Sequence[Run],
-    level: Optional[float] = None,
+    level: float | None = None,
 ) -> dict[str, Any]:
     """Returns everything the report says, as JSON can hold it.
 
@@ -48,7 +48,7 @@ def _problems(
     seeds: Sequence[int],
     runs: Sequence[Run],
     done: Mapping[str, Sequence[Run]],
-    level: Optional[float],
+    level: float | None,
 ) -> list[str]:
     """Returns what a reader must know before any number, one sentence each."""
     found = []
@@ -134,7 +134,7 @@ def _mean_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _levels(
     done: Mapping[str, Sequence[Run]],
     references: Sequence[str],
-    level: Optional[float],
+    level: float | None,
 ) -> list[dict[str, Any]]:
     found = []
     for name, value in measures.levels(done, level):
@@ -171,7 +171,7 @@ def _whole_run(
             by_seed.setdefault(run.seed, []).append(run)
     steps = {seed: measures.equal_steps(runs) for seed, runs in by_seed.items()}
 
-    def table(measure: Callable[[Run, float], Optional[float]]) -> dict[str, Any]:
+    def table(measure: Callable[[Run, float], float | None]) -> dict[str, Any]:
         return {
             arm: {
                 run.seed: measure(run, steps[run.seed])
@@ -199,7 +199,7 @@ def _whole_run(
 
 
 def _against(
-    references: Sequence[str], values: Mapping[str, Mapping[int, Optional[float]]]
+    references: Sequence[str], values: Mapping[str, Mapping[int, float | None]]
 ) -> dict[str, dict[str, Any]]:
     """Returns reference -> arm -> ratios, for every arm but the reference itself."""
     return {

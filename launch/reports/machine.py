@@ -8,7 +8,7 @@ import platform
 import re
 import subprocess
 from importlib import metadata
-from typing import Any, Optional
+from typing import Any
 
 _PACKAGES = ("acme-quant", "dm-acme", "dm-reverb", "tensorflow", "numpy", "codecarbon")
 
@@ -26,7 +26,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def load() -> Optional[float]:
+def load() -> float | None:
     """Returns the processes that ran or waited in the last minute, None if unknown."""
     try:
         return round(os.getloadavg()[0], 2)
@@ -34,7 +34,7 @@ def load() -> Optional[float]:
         return None
 
 
-def commit() -> Optional[str]:
+def commit() -> str | None:
     """Returns the source's commit, with + for changed files; None outside of git."""
     folder = pathlib.Path(__file__).resolve().parent
 
@@ -51,19 +51,19 @@ def commit() -> Optional[str]:
         return None
 
 
-def _version(package: str) -> Optional[str]:
+def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _memory_gb() -> Optional[float]:
+def _memory_gb() -> float | None:
     kilobytes = _first(r"MemTotal:\s+(\d+)", "/proc/meminfo")
     return round(int(kilobytes) / 1e6, 1) if kilobytes else None
 
 
-def _first(pattern: str, path: str) -> Optional[str]:
+def _first(pattern: str, path: str) -> str | None:
     try:
         found = re.search(pattern, pathlib.Path(path).read_text())
     except OSError:

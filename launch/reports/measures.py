@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -56,19 +56,19 @@ def smooth(returns: np.ndarray) -> np.ndarray:
     return np.convolve(returns, np.ones(WINDOW) / WINDOW, mode="valid")
 
 
-def best_return(run: Run) -> Optional[float]:
+def best_return(run: Run) -> float | None:
     """Returns the best smoothed return; None with fewer evaluations than WINDOW."""
     smoothed = smooth(run.evaluations["episode_return"])
     return float(smoothed.max()) if len(smoothed) else None
 
 
-def final_return(run: Run) -> Optional[float]:
+def final_return(run: Run) -> float | None:
     """Returns the last smoothed return; None with fewer evaluations than WINDOW."""
     smoothed = smooth(run.evaluations["episode_return"])
     return float(smoothed[-1]) if len(smoothed) else None
 
 
-def reached_at(run: Run, level: float, column: str = "wall_s") -> Optional[float]:
+def reached_at(run: Run, level: float, column: str = "wall_s") -> float | None:
     """Returns `column` where the run first stood at `level`; None if it never did."""
     smoothed = smooth(run.evaluations["episode_return"])
     at = np.flatnonzero(smoothed >= level)
@@ -79,7 +79,7 @@ def reached_at(run: Run, level: float, column: str = "wall_s") -> Optional[float
 
 
 def levels(
-    by_arm: Mapping[str, Sequence[Run]], level: Optional[float]
+    by_arm: Mapping[str, Sequence[Run]], level: float | None
 ) -> list[tuple[str, float]]:
     """Returns (name, return) of each level; [] when float32's best is unknown.
 
@@ -95,19 +95,19 @@ def levels(
     return [(f"{p:.0%}", best - (1.0 - p) * abs(best)) for p in FRACTIONS]
 
 
-def equal_steps(runs: Sequence[Run]) -> Optional[float]:
+def equal_steps(runs: Sequence[Run]) -> float | None:
     """Returns the most learner steps that all of `runs` reached."""
     lasts = [run.learner.last("learner_steps") for run in runs]
     known = [steps for steps in lasts if steps is not None]
     return min(known) if known and len(known) == len(runs) else None
 
 
-def seconds_to(run: Run, learner_steps: float) -> Optional[float]:
+def seconds_to(run: Run, learner_steps: float) -> float | None:
     """Returns the seconds from launch to a number of learner steps."""
     return run.learner.at("wall_s", "learner_steps", learner_steps)
 
 
-def training_seconds_to(run: Run, learner_steps: float) -> Optional[float]:
+def training_seconds_to(run: Run, learner_steps: float) -> float | None:
     """Returns the seconds from the learner's first row to a number of its steps."""
     end = seconds_to(run, learner_steps)
     if end is None:
@@ -116,7 +116,7 @@ def training_seconds_to(run: Run, learner_steps: float) -> Optional[float]:
     return end - begin if end > begin else None
 
 
-def energy_to(run: Run, learner_steps: float, column: str = "kwh") -> Optional[float]:
+def energy_to(run: Run, learner_steps: float, column: str = "kwh") -> float | None:
     """Returns the kWh (or kg CO2) used up to a number of learner steps."""
     seconds = seconds_to(run, learner_steps)
     if seconds is None:
@@ -125,13 +125,13 @@ def energy_to(run: Run, learner_steps: float, column: str = "kwh") -> Optional[f
     return run.energy.at(column, "wall_s", seconds)
 
 
-def mean(values: Sequence[Optional[float]]) -> Optional[float]:
+def mean(values: Sequence[float | None]) -> float | None:
     """Returns the mean of the known values; None when there is none."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
 
-def spread(values: Sequence[Optional[float]]) -> dict[str, Any]:
+def spread(values: Sequence[float | None]) -> dict[str, Any]:
     """Returns mean, standard deviation over seeds, least, most and their number."""
     known = [value for value in values if value is not None]
     if not known:
@@ -161,7 +161,7 @@ def pairs(arms: Sequence[str], references: Sequence[str]) -> list[tuple[str, str
 
 
 def ratios(
-    reference: Mapping[int, Optional[float]], arm: Mapping[int, Optional[float]]
+    reference: Mapping[int, float | None], arm: Mapping[int, float | None]
 ) -> dict[str, Any]:
     """Returns reference / arm by seed, with geometric mean and range over seeds.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -70,18 +70,18 @@ class Point:
     actors: int
     batch: int
     samples_per_insert: float
-    steps_per_s: Optional[float] = None
-    learner_steps_per_s: Optional[float] = None
-    learner_waits: Optional[float] = None
-    actors_wait: Optional[float] = None
-    actors_insert: Optional[float] = None
-    publishing: Optional[float] = None
+    steps_per_s: float | None = None
+    learner_steps_per_s: float | None = None
+    learner_waits: float | None = None
+    actors_wait: float | None = None
+    actors_insert: float | None = None
+    publishing: float | None = None
     cores: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    watts: Optional[float] = None
-    others: Optional[float] = None
+    watts: float | None = None
+    others: float | None = None
 
     @property
-    def limit(self) -> Optional[str]:
+    def limit(self) -> str | None:
         """The part that does not wait for any other."""
         if self.actors_wait is None or self.learner_waits is None:
             return None
@@ -94,21 +94,21 @@ class Point:
         return "none"
 
     @property
-    def steps_per_watt_s(self) -> Optional[float]:
+    def steps_per_watt_s(self) -> float | None:
         """Environment steps per second and watt."""
         return (
             self.steps_per_s / self.watts if self.steps_per_s and self.watts else None
         )
 
     @property
-    def free_steps_per_s(self) -> Optional[float]:
+    def free_steps_per_s(self) -> float | None:
         """Environment steps a second if the actors never waited for the limiter."""
         if self.steps_per_s is None or self.actors_wait is None:
             return None
         return self.steps_per_s / max(1.0 - self.actors_wait, 1e-3)
 
     @property
-    def free_learner_steps_per_s(self) -> Optional[float]:
+    def free_learner_steps_per_s(self) -> float | None:
         """Learner steps a second if the learner never waited for data."""
         if self.learner_steps_per_s is None or self.learner_waits is None:
             return None
@@ -141,7 +141,7 @@ def measure(run: Run, quantizer: str, actors: int) -> Point:
     )
 
 
-def _rate(run: Run, column: str) -> Optional[float]:
+def _rate(run: Run, column: str) -> float | None:
     wall, counts = run.learner["wall_s"], run.learner[column]
     known = ~(np.isnan(wall) | np.isnan(counts))
     wall, counts = wall[known], counts[known]
@@ -154,7 +154,7 @@ def _rate(run: Run, column: str) -> Optional[float]:
     return float((counts[-1] - counts[0]) / (wall[-1] - wall[0]))
 
 
-def _learner_waits(run: Run) -> Optional[float]:
+def _learner_waits(run: Run) -> float | None:
     """Returns waiting / all of the learner's time, without the first rows."""
     first = max(1, int(SKIPPED * len(run.learner)))
     rows = run.learner.rows(first)
@@ -164,7 +164,7 @@ def _learner_waits(run: Run) -> Optional[float]:
     return float(parts[0] / sum(parts)) if sum(parts) > 0 else None
 
 
-def _publishing(run: Run) -> Optional[float]:
+def _publishing(run: Run) -> float | None:
     """Returns the quantizer's work per publication / the time between two."""
     table = run.quantizer
     count, wall = table["publications"], table["wall_s"]
@@ -186,12 +186,12 @@ def _cores(run: Run) -> dict[str, float]:
     return {r: kwh.get(r, 0.0) / whole * cpu_s / seconds for r in cpu_times.ROLES}
 
 
-def _watts(run: Run) -> Optional[float]:
+def _watts(run: Run) -> float | None:
     kwh, seconds = run.energy.last("kwh"), run.energy.last("metered_s")
     return 3.6e6 * kwh / seconds if kwh and seconds else None
 
 
-def knee(points: Sequence[Point]) -> Optional[Point]:
+def knee(points: Sequence[Point]) -> Point | None:
     """Returns the point with the fewest actors that has KNEE of the best throughput."""
     known = [point for point in points if point.steps_per_s]
     if not known:
@@ -201,7 +201,7 @@ def knee(points: Sequence[Point]) -> Optional[Point]:
     return min(enough, key=lambda point: point.actors)
 
 
-def recommend(points: Sequence[Point], cores: int) -> Optional[dict[str, Any]]:
+def recommend(points: Sequence[Point], cores: int) -> dict[str, Any] | None:
     """Returns what to set on this machine, and what of it was not measured.
 
     Args:

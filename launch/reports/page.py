@@ -7,7 +7,7 @@ import html
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 from acme_quant.launch.reports import measures
 
@@ -109,7 +109,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], how: str = "") -> 
     return "".join([*lines, "</table>"])
 
 
-def number(value: Optional[float], unit: str = "", digits: int = 4) -> str:
+def number(value: float | None, unit: str = "", digits: int = 4) -> str:
     """Returns a number as text, and what is not known as such."""
     return NOT_MEASURED if value is None else f"{value:.{digits}g}{unit}"
 
@@ -124,7 +124,7 @@ def with_spread(cell: Mapping[str, Any], unit: str = "", scale: float = 1.0) -> 
     return f"{text}{unit}"
 
 
-def ratio(cell: Optional[Mapping[str, Any]]) -> str:
+def ratio(cell: Mapping[str, Any] | None) -> str:
     """Returns a ratio with its range over seeds."""
     if cell is None or cell["mean"] is None:
         return NOT_MEASURED

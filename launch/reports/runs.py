@@ -10,7 +10,7 @@ import dataclasses
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +38,12 @@ class Table:
         """Returns the rows from number `first` on."""
         return Table({name: v[first:] for name, v in self.columns.items()})
 
-    def last(self, name: str) -> Optional[float]:
+    def last(self, name: str) -> float | None:
         """Returns the last number of a column, None when there is none."""
         values = self[name][~np.isnan(self[name])]
         return float(values[-1]) if len(values) else None
 
-    def at(self, name: str, over: str, where: float) -> Optional[float]:
+    def at(self, name: str, over: str, where: float) -> float | None:
         """Returns column `name` where column `over` reaches `where`.
 
         Rows are joined by straight lines. None outside of the file's rows: nothing is
@@ -111,11 +111,11 @@ class Run:
                 result[stage] = float(np.average(values[known], weights=weights[known]))
         return result
 
-    def staleness(self) -> Optional[float]:
+    def staleness(self) -> float | None:
         """Returns the mean age of the actors' policy in learner steps."""
         return _mean(self.actors["staleness_learner_steps"])
 
-    def bytes_sent(self) -> Optional[float]:
+    def bytes_sent(self) -> float | None:
         """Returns the bytes of all policies that clients took from the quantizer."""
         pulls = self.quantizer.last("shared_memory_pulls")
         size = self.quantizer.last("policy_bytes")
@@ -124,7 +124,7 @@ class Run:
             return None
         return pulls * size + served
 
-    def steps_per_s(self) -> Optional[float]:
+    def steps_per_s(self) -> float | None:
         """Returns environment steps a second, from the first learner row to the end."""
         wall, steps = self.learner["wall_s"], self.learner["actor_steps"]
         known = ~(np.isnan(wall) | np.isnan(steps))
@@ -133,7 +133,7 @@ class Run:
             return None
         return float((steps[-1] - steps[0]) / (wall[-1] - wall[0]))
 
-    def share_of_others(self) -> Optional[float]:
+    def share_of_others(self) -> float | None:
         """Returns the part of the machine's CPU time that other programs took."""
         by_role = self.kwh_by_role()
         whole = sum(by_role.values())
@@ -287,6 +287,6 @@ def _number(text: str) -> float:
         return float("nan")
 
 
-def _mean(values: np.ndarray) -> Optional[float]:
+def _mean(values: np.ndarray) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None

@@ -7,7 +7,7 @@ function needs an `onnx` that needs a newer protobuf than TensorFlow 2.8.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class OnnxModel:
         return made
 
     def linear(
-        self, weight: np.ndarray, bias: np.ndarray, activation: Optional[str] = None
+        self, weight: np.ndarray, bias: np.ndarray, activation: str | None = None
     ) -> None:
         """Adds x W + b, W [K, N]."""
         self.node("Gemm", [self.x, weight, bias])
@@ -63,7 +63,7 @@ class OnnxModel:
         self,
         weight: np.ndarray,
         bias: np.ndarray,
-        activation: Optional[str] = None,
+        activation: str | None = None,
         **attributes: Any,
     ) -> None:
         """Adds a convolution of images [M, c, h, w], W [N, c, kh, kw]."""
@@ -72,7 +72,7 @@ class OnnxModel:
             self.node(activation, [self.x])
 
     def linear_int8(
-        self, weight: np.ndarray, bias: np.ndarray, activation: Optional[str] = None
+        self, weight: np.ndarray, bias: np.ndarray, activation: str | None = None
     ) -> None:
         """Adds x W + b with int8 codes of both, W [K, N] symmetric."""
         scale = np.float32(np.abs(weight).max() / np.float32(CODE_MAX))
@@ -84,7 +84,7 @@ class OnnxModel:
         self,
         weight: np.ndarray,
         bias: np.ndarray,
-        activation: Optional[str] = None,
+        activation: str | None = None,
         **attributes: Any,
     ) -> None:
         """Adds a convolution with uint8 codes: ConvInteger takes no int8 weights."""
@@ -102,7 +102,7 @@ class OnnxModel:
         scale: np.float32,
         zero: np.ndarray,
         bias: np.ndarray,
-        activation: Optional[str],
+        activation: str | None,
         **attributes: Any,
     ) -> None:
         """Adds a product of codes, and what makes floats of its sums."""
