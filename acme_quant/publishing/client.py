@@ -39,6 +39,19 @@ class NoPolicy(RuntimeError):
     """No first policy came within the time it may take."""
 
 
+_STATUS = (
+    "polls",
+    "unchanged_polls",
+    "updates",
+    "bad_payloads",
+    "shared_memory_pulls",
+    "array_pulls",
+    "bytes_received",
+    "pull_ms",
+    "load_ms",
+)
+
+
 class QuantizedVariableClient:
     """Keeps `policy` as new as the publisher's, at a bounded number of questions.
 
@@ -97,14 +110,7 @@ class QuantizedVariableClient:
         self._loaded: QuantizedPolicy | None = None
         self._retired: QuantizedPolicy | None = None
         self._published_s = 0.0
-        self._status: Dict[str, float] = dict.fromkeys(
-            (
-                *("polls", "unchanged_polls", "updates", "bad_payloads"),
-                *("shared_memory_pulls", "array_pulls", "bytes_received"),
-                *("pull_ms", "load_ms"),
-            ),
-            0,
-        )
+        self._status: Dict[str, float] = dict.fromkeys(_STATUS, 0)
         self._wake = threading.Event()
         self._idle = threading.Event()
         self._idle.set()

@@ -55,6 +55,21 @@ class _Published:
     block: shared_memory.Block | None
 
 
+_STATUS = (
+    "publications",
+    "refused_policies",
+    "unchanged_policies",
+    "fetch_ms",
+    "quantize_ms",
+    "publish_ms",
+    "policy_bytes",
+    "polls",
+    "shared_memory_pulls",
+    "array_pulls",
+    "bytes_served",
+)
+
+
 class PolicyPublisher:
     """Quantizes the learner's policy every so often and serves it to clients."""
 
@@ -110,22 +125,14 @@ class PolicyPublisher:
         self._stop = stop or threading.Event()
         self._silence = calls.Silence("learner", max_silence_s)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
-        self._attempt_step: int | None = None
-        self._attempt_s = time.monotonic()
+        self._attempt_step, self._attempt_s = None, time.monotonic()
         self._bad_in_a_row = 0
         self._current: _Published | None = None
         self._previous: _Published | None = None
         self._float32: Tuple[int, List[np.ndarray]] = (0, [])
         self._learner_step = 0
         self._lock = threading.Lock()
-        self._status: Dict[str, float] = dict.fromkeys(
-            (
-                *("publications", "refused_policies", "unchanged_policies"),
-                *("fetch_ms", "quantize_ms", "publish_ms", "policy_bytes"),
-                *("polls", "shared_memory_pulls", "array_pulls", "bytes_served"),
-            ),
-            0,
-        )
+        self._status: Dict[str, float] = dict.fromkeys(_STATUS, 0)
 
     def get_policy(self, newer_than: int, host: str) -> Answer:
         """Answers a client's "newer than v?".

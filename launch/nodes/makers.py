@@ -82,15 +82,10 @@ def make_learner(
     from acme_quant.launch.nodes import learner_times
     from acme_quant.launch.nodes.learner import LearnerNode
     from acme_quant.publishing import learner as learners
-    from acme_quant.replay import data_wait, local_batches
 
     tf.random.set_seed(run.node_seed("learner"))
-    builder = run.agent.make_acme_builder(run.agent_config)
     single = not run.config.num_actors
-    if single:
-        builder = local_batches.LocalBuilder(builder, run.agent_config.batch_size)
-    else:
-        builder = data_wait.TimedBuilder(builder)
+    builder = _learner_builder(run)
     logger = learner_times.LearnerTimes(
         make_logger(run.workdir, "learner", "learner_steps", started),
         builder,
@@ -121,6 +116,16 @@ def make_learner(
     logger.learner = learner
     saver.policy_version = lambda: int(learner.get_status()["version"])
     return LearnerNode(learner, logger, saver, _make_publication(run, learner, started))
+
+
+def _learner_builder(run: Run) -> Any:
+    """Returns the agent's builder; its batches come from this process or are timed."""
+    from acme_quant.replay import data_wait, local_batches
+
+    builder = run.agent.make_acme_builder(run.agent_config)
+    if not run.config.num_actors:
+        return local_batches.LocalBuilder(builder, run.agent_config.batch_size)
+    return data_wait.TimedBuilder(builder)
 
 
 def make_quantizer(
