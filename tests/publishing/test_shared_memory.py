@@ -42,7 +42,7 @@ def python(code: str) -> subprocess.Popen:
 def test_another_process_reads_what_was_written() -> None:
     block = Block(CONTENT)
     child = python(
-        "import zlib; from acme_quant import shared_memory as s;"
+        "import zlib; from acme_quant.publishing import shared_memory as s;"
         f"print(zlib.crc32(s.open_block({block.name})), s.host_identity())"
     )
     crc, host = child.communicate(timeout=20)[0].split()

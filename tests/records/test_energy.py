@@ -209,7 +209,7 @@ def test_unknown_country_leaves_carbon_unknown(tmp_path: pathlib.Path) -> None:
 def test_partial_row_remains_after_kill(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "energy.csv"
     program = (
-        "import time; from acme_quant import energy\n"
+        "import time; from acme_quant.records import energy\n"
         f"energy.EnergyMeter({str(path)!r}, flush_s=0.3).start(dict)\n"
         "time.sleep(60)\n"
     )
