@@ -12,7 +12,10 @@ from typing import Callable
 import pytest
 
 Seen = Callable[[str], None]
-DOCTOR = "import sys; from acme_quant.launch.commands import doctor; sys.exit(doctor.main(['']))"
+DOCTOR = (
+    "import sys; from acme_quant.launch.commands import doctor; "
+    "sys.exit(doctor.main(['']))"
+)
 
 
 @pytest.fixture
