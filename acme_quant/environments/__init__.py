@@ -30,6 +30,7 @@ from acme_quant.environments.errors import (
     OutOfSpec,
     UnknownEnvironment,
     UnsupportedEnvironment,
+    in_one_line,
 )
 
 if TYPE_CHECKING:
@@ -86,10 +87,14 @@ def make_environment(
 def _make(name: str, seed: int, sticky_actions: float) -> dm_env.Environment:
     """Imports what makes the kind that `name` starts with, and calls it."""
     kind, _, rest = name.partition(":")
-    if kind == "atari":
-        return _maker(kind).make(rest, seed, sticky_actions)
     if kind in KINDS:
-        return _maker(kind).make(rest, seed)
+        options = (sticky_actions,) if kind == "atari" else ()
+        try:
+            return _maker(kind).make(rest, seed, *options)
+        except ImportError as error:  # Some import their library when they need it.
+            raise UnsupportedEnvironment(
+                f"{kind} environments cannot be imported: {in_one_line(error)}"
+            ) from error
     if factory.exists(name):
         return factory.make(name, seed)
     known = [known for kind in KINDS for known in _maker(kind).names()]
@@ -128,6 +133,7 @@ def environment_spec(name: str, **options: Any) -> specs.EnvironmentSpec:
     from acme import specs
 
     environment = make_environment(name, **{"seed": 0, **options})
-    spec = specs.make_environment_spec(environment)
-    environment.close()
-    return spec
+    try:
+        return specs.make_environment_spec(environment)
+    finally:
+        environment.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any
 
@@ -17,6 +18,8 @@ from acme_quant.environments.errors import (
     in_one_line,
 )
 
+# The least double that float32 rounds to infinity.
+_TOO_LARGE = (2.0 - 2.0**-24) * 2.0**127
 _DISCOUNTS = {0.0: np.float32(0.0), 1.0: np.float32(1.0)}
 
 
@@ -114,8 +117,11 @@ class EdgeEnvironment(dm_env.Environment):
         return specs.BoundedArray((), np.float32, 0.0, 1.0, name="discount")
 
     def close(self) -> None:
-        """Closes the environment."""
-        self.environment.close()
+        """Closes the environment; one that fails to is a warning."""
+        try:
+            self.environment.close()
+        except Exception as error:
+            logging.warning("close() of the environment failed: %s", in_one_line(error))
 
 
 def _declared(environment: dm_env.Environment, field: str) -> Any:
@@ -139,8 +145,9 @@ def _check_reward_spec(spec: Any) -> None:
 
 def _read_reward(reward: Any) -> np.float32:
     value = _number(reward, "reward")
-    if not math.isfinite(value):
-        raise EpisodeFailed(f"reward is {value}.")
+    # Asked after the cast: a double of 1e39 is finite, and infinite for all others.
+    if not abs(value) < _TOO_LARGE:
+        raise EpisodeFailed(f"reward is {value}, not finite as float32.")
     return np.float32(value)
 
 

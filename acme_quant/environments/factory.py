@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
+from types import ModuleType
 from typing import Any, Callable
 
 import dm_env
@@ -17,12 +18,15 @@ from acme_quant.environments.errors import (
     in_one_line,
 )
 
+# The folder of the start: a constructor may change to another one.
+_FOLDER = os.getcwd()
+
 
 def make(name: str, seed: int) -> dm_env.Environment:
     """Returns what `module.path:factory` makes.
 
     The factory is called with `seed=` if it takes such a parameter, without arguments
-    otherwise. Modules of the current folder are found.
+    otherwise. Modules of the folder in which this process started come first.
 
     Raises:
       UnknownEnvironment: if there is no such module or factory.
@@ -48,33 +52,74 @@ def make(name: str, seed: int) -> dm_env.Environment:
 
 
 def exists(name: str) -> bool:
-    """Returns whether the module of `module.path:factory` can be found."""
+    """Returns whether the module of `module.path:factory` can be found.
+
+    Raises:
+      UnsupportedEnvironment: if a package around it is there but cannot be imported.
+    """
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         return False
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # A console script does not look there.
+    look_here_first()
     try:
         return importlib.util.find_spec(module_name) is not None
-    except (ImportError, ValueError):
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ValueError) or is_missing(error, module_name):
+            return False
+        raise UnsupportedEnvironment(
+            f"{name}: importing {_package(module_name)} failed: {in_one_line(error)}"
+        ) from error
+
+
+def look_here_first() -> None:
+    """Has modules of this folder found, before what is installed.
+
+    A console script does not look there at all.
+    """
+    if _FOLDER in sys.path:
+        sys.path.remove(_FOLDER)
+    sys.path.insert(0, _FOLDER)
+
+
+def is_missing(error: BaseException, module_name: str) -> bool:
+    """Returns whether `error` says that `module_name` itself, or its package, is not.
+
+    A module that is there, and imports one that is not, raises the same type.
+    """
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
         return False
+    return f"{module_name}.".startswith(f"{error.name}.")
+
+
+def _package(module_name: str) -> str:
+    """Returns the outermost package of a module with the file that it is in."""
+    package = module_name.partition(".")[0]
+    spec = importlib.util.find_spec(package)
+    return f"{package} ({spec.origin})" if spec and spec.origin else package
 
 
 def _find(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise UnsupportedEnvironment(
-            f"{name}: importing {module_name} failed: {in_one_line(error)}"
-        ) from error
+    module = _import(name, module_name)
     factory = getattr(module, attribute, None)
     if not callable(factory):
+        file = getattr(module, "__file__", None) or "no file"
         raise UnknownEnvironment(
-            f"{module_name} has no factory {attribute!r}: expected a callable that "
-            f"returns an environment{nearest.suggest(attribute, vars(module))}."
+            f"{module_name} has no factory {attribute!r} in {file}: expected a callable "
+            f"that returns an environment{nearest.suggest(attribute, vars(module))}."
         )
     return factory
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        spec = importlib.util.find_spec(module_name)
+        file = spec.origin if spec else "no file"
+        raise UnsupportedEnvironment(
+            f"{name}: importing {module_name} ({file}) failed: {in_one_line(error)}"
+        ) from error
 
 
 def _takes_seed(factory: Callable[..., Any]) -> bool:

@@ -15,13 +15,18 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from acme_quant.environments import nearest
+from acme_quant.environments import factory, nearest
 from acme_quant.environments.errors import (
     OutOfSpec,
     UnknownEnvironment,
     UnsupportedEnvironment,
     in_one_line,
 )
+from acme_quant.environments.seeds import derived_seed
+
+# A one-hot row of more numbers is no observation: its first layer alone would take a
+# hundred megabytes.
+MOST_VALUES = 100_000
 
 
 class GymEnvironment(dm_env.Environment):
@@ -35,6 +40,7 @@ class GymEnvironment(dm_env.Environment):
         """
         self.environment = environment
         self._seed: int | None = seed % 2**31
+        self._failures = 0  # Of resets with a seed.
         self._resets = True
         self._action_spec = _action_spec(_space(environment, "action_space"))
         space = _space(environment, "observation_space")
@@ -42,7 +48,7 @@ class GymEnvironment(dm_env.Environment):
 
     def reset(self) -> dm_env.TimeStep:
         """Starts an episode."""
-        observation, _ = self.environment.reset(seed=self._seed)
+        observation, _ = self._seeded_reset()
         self._seed, self._resets = None, False
         return dm_env.restart(self._encode(observation))
 
@@ -55,6 +61,16 @@ class GymEnvironment(dm_env.Environment):
         step_type = dm_env.StepType.LAST if self._resets else dm_env.StepType.MID
         discount = 0.0 if terminated else 1.0
         return dm_env.TimeStep(step_type, reward, discount, self._encode(observation))
+
+    def _seeded_reset(self) -> tuple[Any, dict[str, Any]]:
+        """Resets; a seed with which it fails once would always fail, so it is left."""
+        try:
+            return self.environment.reset(seed=self._seed)
+        except Exception:
+            if self._seed is not None:
+                self._failures += 1
+                self._seed = derived_seed(self._seed, self._failures)
+            raise
 
     def observation_spec(self) -> Any:
         """Returns the observation space as dm_env specs."""
@@ -76,6 +92,8 @@ def make(name: str, seed: int) -> GymEnvironment:
       UnknownEnvironment: naming the nearest registered ones.
       UnsupportedEnvironment: if it cannot be made or has a space we cannot serve.
     """
+    if ":" in name:
+        factory.look_here_first()
     try:
         # The checker's assertions cost a third of a small environment's step, and the
         # edge checks what we rely on.
@@ -83,8 +101,8 @@ def make(name: str, seed: int) -> GymEnvironment:
     except (Exception, SystemExit) as error:
         # A malformed ID raises the bare base class.
         malformed = type(error) is gymnasium.error.Error
-        unknown = (gymnasium.error.UnregisteredEnv, ModuleNotFoundError)
-        if malformed or isinstance(error, unknown):
+        unknown = isinstance(error, gymnasium.error.UnregisteredEnv)
+        if malformed or unknown or _is_missing(error, name):
             raise UnknownEnvironment(
                 f"gymnasium has no environment {name!r}: expected gym:ID"
                 f"{nearest.suggest('gym:' + name, names())}."
@@ -93,6 +111,12 @@ def make(name: str, seed: int) -> GymEnvironment:
             f"gym:{name} cannot be made: {in_one_line(error)}"
         ) from error
     return adapt(environment, f"gym:{name}", seed)
+
+
+def _is_missing(error: BaseException, name: str) -> bool:
+    """Returns whether the module of `module:ID` is not there."""
+    cause = error.__cause__ or error  # Gymnasium wraps it.
+    return factory.is_missing(cause, name.partition(":")[0])
 
 
 def adapt(environment: gymnasium.Env, name: str, seed: int) -> GymEnvironment:
@@ -153,9 +177,7 @@ def _observation(space: gymnasium.Space, path: str) -> tuple[Any, Callable]:
       UnsupportedEnvironment: naming the field of any other space.
     """
     if isinstance(space, spaces.Discrete):
-        return specs.Array((int(space.n),), np.float32, name=path), _one_hot(
-            space, path
-        )
+        return _one_hot_spec(space, path), _one_hot(space, path)
     if isinstance(space, (spaces.Box, spaces.MultiBinary, spaces.MultiDiscrete)):
         return specs.Array(space.shape, space.dtype, name=path), _identity
     if isinstance(space, spaces.Dict):
@@ -175,8 +197,21 @@ def _identity(value: Any) -> Any:
     return value
 
 
+def _one_hot_spec(space: spaces.Discrete, path: str) -> specs.Array:
+    """Returns float32 [n].
+
+    Raises:
+      UnsupportedEnvironment: if there are more than MOST_VALUES.
+    """
+    if space.n > MOST_VALUES:
+        raise UnsupportedEnvironment(
+            f"{path} must have at most {MOST_VALUES} values, each a number of a "
+            f"one-hot row, got {space}."
+        )
+    return specs.Array((int(space.n),), np.float32, name=path)
+
+
 def _one_hot(space: spaces.Discrete, path: str) -> Callable[[Any], np.ndarray]:
-    rows = np.eye(int(space.n), dtype=np.float32)
     start, stop = int(space.start), int(space.start + space.n)
 
     def encode(value: Any) -> np.ndarray:
@@ -186,7 +221,9 @@ def _one_hot(space: spaces.Discrete, path: str) -> Callable[[Any], np.ndarray]:
             index = stop
         if not start <= index < stop:
             raise OutOfSpec(f"{path} must lie in {start}..{stop - 1}, got {value!r}.")
-        return rows[index - start]
+        row = np.zeros(stop - start, np.float32)
+        row[index - start] = 1.0
+        return row
 
     return encode
 

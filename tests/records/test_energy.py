@@ -143,18 +143,18 @@ def test_cpu_time_of_an_ended_process_is_kept() -> None:
     )
     process.stdout.readline()
     times.sample({"actor_0": process.pid})
-    before = times._seconds["actor", process.pid]
+    before = times._used["actor", process.pid].seconds
     process.communicate(b"\n")
     times.sample({"actor_0": process.pid})
     # The kernel counts in ticks of 10 ms.
     assert before >= 0.29
-    assert times._seconds["actor", process.pid] == before
+    assert times._used["actor", process.pid].seconds == before
 
 
 def test_process_older_than_the_meter_is_counted_from_then_on() -> None:
     times = cpu_times.CpuTimes()
     times.sample({"learner": 1})
-    assert times._seconds["learner", 1] == 0.0
+    assert times._used["learner", 1].seconds == 0.0
 
 
 def test_nodes_are_looked_at_before_the_first_interval(
