@@ -104,9 +104,10 @@ def _find(name: str) -> Callable[..., Any]:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         file = getattr(module, "__file__", None) or "no file"
+        near = nearest.suggest(attribute, vars(module))
         raise UnknownEnvironment(
-            f"{module_name} has no factory {attribute!r} in {file}: expected a callable "
-            f"that returns an environment{nearest.suggest(attribute, vars(module))}."
+            f"{module_name} has no factory {attribute!r} in {file}: expected a "
+            f"callable that returns an environment{near}."
         )
     return factory
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from acme_quant.launch.commands import remedies
+from acme_quant.launch.settings import user_process
 
 PYTHON = (3, 10)
 TRIAL_TIMEOUT_S = 120
@@ -165,14 +166,7 @@ def try_out(name: str, flags: Sequence[str]) -> Finding:
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONWARNINGS": "ignore"}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
-        done = subprocess.run(
-            command,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TRIAL_TIMEOUT_S,
-        )
+        done = user_process.run(command, TRIAL_TIMEOUT_S, env)
     except subprocess.TimeoutExpired:
         return Finding(name, f"no answer within {TRIAL_TIMEOUT_S} s", TRIALS[name]())
     if done.returncode == 0:

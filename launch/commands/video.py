@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from acme_quant.launch.settings import user_process
+
 if TYPE_CHECKING:
     import dm_env
 
@@ -46,14 +48,7 @@ def record(run: Run, policy: QuantizedPolicy, seed: int, path: pathlib.Path) -> 
             env.setdefault("SDL_VIDEODRIVER", "dummy")
         command = [sys.executable, "-m", "acme_quant.launch.commands.video"]
         try:
-            done = subprocess.run(
-                command,
-                input=json.dumps(request),
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
+            done = user_process.run(command, TIMEOUT_S, env, json.dumps(request))
         except subprocess.TimeoutExpired:
             return f"no video: it was not done within {TIMEOUT_S} s"
     if done.returncode:
@@ -72,8 +67,11 @@ def main() -> None:
     environment, draw, frames_per_s = _filmed(run, request["seed"])
     policy = QuantizedPolicy.load(request["policy"])
     total, frames = _film(run, environment, policy, draw, frames_per_s)
+    environment.close()
     _write(request["path"], frames, frames_per_s)
     print(f"video: {request['path']}, {len(frames)} frames, return {total:.2f}")
+    sys.stdout.flush()
+    os._exit(0)  # Nobody's threads have a say in the end.
 
 
 def _film(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
 
-from acme_quant import environments
-from acme_quant.launch.settings import arguments
+from acme_quant.launch.settings import arguments, spec_child
 from acme_quant.launch.settings import config as run_config
 from acme_quant.launch.settings.config import Run, UsageError
 from acme_quant.policy import quantizers
@@ -43,6 +43,11 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
     """
     values = arguments.parse(argv, _define)
     run, launch_type = run_config.from_flags(values), values.lp_launch_type
+    if run.config.workdir:
+        # An environment may change the folder of the process that it is made in.
+        absolute = os.path.abspath(run.config.workdir)
+        config = dataclasses.replace(run.config, workdir=absolute)
+        run = dataclasses.replace(run, config=config)
     if not run.config.num_actors and launch_type != LAUNCH_TYPES[0]:
         raise UsageError(
             "--lp_launch_type would change nothing with --num_actors=0, which starts "
@@ -71,13 +76,38 @@ def prepare(run: Run) -> tuple[Any, Any]:
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
     """
-    spec = check(run)
-    check_workdir(run.workdir)
-    return spec, lower(run, spec) if run.config.actor == "engine" else None
+    check_settings(run)
+    with spec_child.SpecChild(run.config.env, run.environment_options) as child:
+        if run.config.actor == "engine":
+            _import_lowering()  # Takes as long as the other process.
+        spec = _checked(run, child.spec)
+        check_workdir(run.workdir)
+        return spec, lower(run, spec) if run.config.actor == "engine" else None
 
 
 def check(run: Run) -> Any:
     """Checks the run's settings and returns its acme.specs.EnvironmentSpec.
+
+    Raises:
+      UsageError: with one sentence on the first thing that cannot be run.
+    """
+    check_settings(run)
+    options = run.environment_options
+    return _checked(run, lambda: spec_child.read_spec(run.config.env, options))
+
+
+def _checked(run: Run, read: Callable[[], Any]) -> Any:
+    """Returns the spec that `read` returns, if the agent can act in it."""
+    try:
+        spec = read()
+        run.agent.check(spec, run.agent_config)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return spec
+
+
+def check_settings(run: Run) -> None:
+    """Checks what can be told without the environment.
 
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
@@ -87,11 +117,8 @@ def check(run: Run) -> Any:
         _check_one_process(run.config)
     try:
         _check_formats(run)
-        spec = environments.environment_spec(run.config.env, **run.environment_options)
-        run.agent.check(spec, run.agent_config)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return spec
 
 
 def _check_numbers(run: Run) -> None:
@@ -201,10 +228,7 @@ def lower(run: Run, spec: Any) -> Any:
     Raises:
       UsageError: if it cannot be lowered, naming the operation.
     """
-    import gym_notices.notices
-
-    # Acme imports the old gym, which prints a notice about its age.
-    gym_notices.notices.notices.clear()
+    _import_lowering()
     from acme_quant import lowering
 
     networks = run.agent.make_networks(spec, run.agent_config)
@@ -213,3 +237,11 @@ def lower(run: Run, spec: Any) -> Any:
         return lowering.lower(module, spec.observations)
     except lowering.LoweringError as error:
         raise UsageError(str(error)) from error
+
+
+def _import_lowering() -> None:
+    import gym_notices.notices
+
+    # Acme imports the old gym, which prints a notice about its age.
+    gym_notices.notices.notices.clear()
+    import acme_quant.lowering  # noqa: F401

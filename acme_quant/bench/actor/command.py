@@ -33,10 +33,10 @@ from typing import Iterator, Sequence
 
 from absl import flags
 
-from acme_quant import environments
 from acme_quant.bench.actor import host as actor_host
 from acme_quant.bench.actor import nodes, report, rounds
 from acme_quant.bench.actor.plan import ACME, ARMS, Plan
+from acme_quant.launch.settings import spec_child
 
 TASKS = (
     "dm_control:cartpole:balance",
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
         todo = list(plans(own))
         nodes.import_quietly()
         for task in own.tasks:
-            environments.make_environment(task, seed=0).close()
+            spec_child.read_spec(task, {})
         file = open(own.json, "w", encoding="utf-8") if own.json else None
     except (flags.Error, ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")

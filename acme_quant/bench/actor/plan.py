@@ -112,4 +112,7 @@ def spec_of(plan: Plan) -> Any:
     """Returns the environment's specs."""
     from acme import specs
 
-    return specs.make_environment_spec(make_environment(plan, 0))
+    environment = make_environment(plan, 0)
+    spec = specs.make_environment_spec(environment)
+    environment.close()
+    return spec
