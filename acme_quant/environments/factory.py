@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import os
 import sys
 from types import ModuleType
 from typing import Any, Callable
 
 import dm_env
 
-from acme_quant.environments import nearest
+from acme_quant.environments import modules, nearest
 from acme_quant.environments.errors import (
     UnknownEnvironment,
     UnsupportedEnvironment,
     in_one_line,
 )
-
-# The folder of the start: a constructor may change to another one.
-_FOLDER = os.getcwd()
 
 
 def make(name: str, seed: int) -> dm_env.Environment:
@@ -60,35 +56,15 @@ def exists(name: str) -> bool:
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
         return False
-    look_here_first()
+    modules.look_here_first()
     try:
         return importlib.util.find_spec(module_name) is not None
     except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) or is_missing(error, module_name):
+        if isinstance(error, ValueError) or modules.is_missing(error, module_name):
             return False
         raise UnsupportedEnvironment(
             f"{name}: importing {_package(module_name)} failed: {in_one_line(error)}"
         ) from error
-
-
-def look_here_first() -> None:
-    """Has modules of this folder found, before what is installed.
-
-    A console script does not look there at all.
-    """
-    if _FOLDER in sys.path:
-        sys.path.remove(_FOLDER)
-    sys.path.insert(0, _FOLDER)
-
-
-def is_missing(error: BaseException, module_name: str) -> bool:
-    """Returns whether `error` says that `module_name` itself, or its package, is not.
-
-    A module that is there, and imports one that is not, raises the same type.
-    """
-    if not isinstance(error, ModuleNotFoundError) or not error.name:
-        return False
-    return f"{module_name}.".startswith(f"{error.name}.")
 
 
 def _package(module_name: str) -> str:

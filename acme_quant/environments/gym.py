@@ -15,7 +15,7 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from acme_quant.environments import factory, nearest
+from acme_quant.environments import modules, nearest
 from acme_quant.environments.errors import (
     OutOfSpec,
     UnknownEnvironment,
@@ -93,7 +93,7 @@ def make(name: str, seed: int) -> GymEnvironment:
       UnsupportedEnvironment: if it cannot be made or has a space we cannot serve.
     """
     if ":" in name:
-        factory.look_here_first()
+        modules.look_here_first()
     try:
         # The checker's assertions cost a third of a small environment's step, and the
         # edge checks what we rely on.
@@ -116,7 +116,7 @@ def make(name: str, seed: int) -> GymEnvironment:
 def _is_missing(error: BaseException, name: str) -> bool:
     """Returns whether the module of `module:ID` is not there."""
     cause = error.__cause__ or error  # Gymnasium wraps it.
-    return factory.is_missing(cause, name.partition(":")[0])
+    return modules.is_missing(cause, name.partition(":")[0])
 
 
 def adapt(environment: gymnasium.Env, name: str, seed: int) -> GymEnvironment:
