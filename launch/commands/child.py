@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 
+from acme_quant.records.tail import last_line
+
 _PROGRAM = "from acme_quant.launch import cli; cli.main()"
 _PR_SET_PDEATHSIG = 1
 # A run that was asked to end saves and stops its nodes.
@@ -74,12 +76,6 @@ def train(
     except Interrupted:
         _end(process)
         raise
-
-
-def last_line(log: pathlib.Path) -> str:
-    """Returns the last line of a file that says anything."""
-    lines = log.read_text(errors="replace").splitlines()
-    return next((line for line in reversed(lines) if line.strip()), "")
 
 
 def _end(process: subprocess.Popen) -> None:

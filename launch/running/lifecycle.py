@@ -18,7 +18,7 @@ from acme_quant.launch.nodes import program as programs
 from acme_quant.launch.running import one_process, progress, summary
 from acme_quant.launch.running.processes import STOP_S, Supervisor
 from acme_quant.launch.settings.config import Run
-from acme_quant.records import energy
+from acme_quant.records import csv_rows, energy
 
 POLL_S = 0.25
 
@@ -108,8 +108,8 @@ class Watch:
 
     def status(self) -> progress.Status:
         """Returns the state of the run as its files and the counter tell it."""
-        row = progress.last_row(self._run.workdir / "csv" / "evaluator.csv")
-        actor = progress.last_row(self._run.workdir / "csv" / "actor_0.csv")
+        row = csv_rows.last_row(self._run.workdir / "csv" / "evaluator.csv")
+        actor = csv_rows.last_row(self._run.workdir / "csv" / "actor_0.csv")
         return progress.Status(
             wall_s=(self._ended or time.time()) - self._started,
             actor_steps=int(self.counts.get("actor_steps", 0)),

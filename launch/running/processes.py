@@ -21,6 +21,7 @@ from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from acme_quant.launch.running.restarts import Restarts
+from acme_quant.records.tail import last_line
 
 STOP_S = 12.0
 GROUP_S = 2.0
@@ -49,11 +50,7 @@ class Worker:
 
     def last_words(self) -> str:
         """Returns the last line that the node wrote: with an error, its message."""
-        try:
-            lines = self.log.read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
-        return next((line for line in reversed(lines) if line.strip()), "")
+        return last_line(self.log)
 
 
 class NodeFailed(RuntimeError):

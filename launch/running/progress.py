@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 PLAIN_EVERY_S = 10.0
+# Of a terminal that does not tell its width.
+DEFAULT_COLUMNS = 80
+SEPARATOR = " | "
+LEAST_FIRST = ("version", "learner", "speed", "steps", "failed", "return", "left")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,32 +28,66 @@ class Status:
     evaluation_return: float | None
     failed_episodes: int = 0
 
-    def line(self, steps_per_s: float) -> str:
-        """Returns share done, speed, last evaluation, version and time left."""
+    def line(self, steps_per_s: float, columns: int | None = None) -> str:
+        """Returns share done, speed, last evaluation, version and time left.
+
+        Args:
+          steps_per_s: environment steps a second.
+          columns: what tells least is left out until the line is no longer than this.
+        """
+        parts = self._parts(steps_per_s)
+        for name in LEAST_FIRST:
+            if columns is None or len(SEPARATOR.join(parts.values())) <= columns:
+                break
+            parts.pop(name, None)
+        return SEPARATOR.join(parts.values())[:columns]
+
+    def _parts(self, steps_per_s: float) -> dict[str, str]:
+        """Returns what there is to tell, in its order on the line."""
         if not self.actor_steps:
-            return f"starting, {self.wall_s:.0f} s"
+            return {"share": f"starting, {self.wall_s:.0f} s"}
         share = min(1.0, self.actor_steps / self.max_actor_steps)
-        parts = [
-            f"{share:4.0%}",
-            f"{self.actor_steps} steps",
-            f"{steps_per_s:.0f} steps/s",
-            f"{self.learner_steps} learner steps",
-            f"return {_number(self.evaluation_return)}",
-        ]
-        if self.policy_version is not None:
-            parts.append(f"policy v{self.policy_version}")
-        if self.failed_episodes:
-            parts.append(f"{self.failed_episodes} episodes failed")
         left = max(0, self.max_actor_steps - self.actor_steps)
-        parts.append(f"{_duration(left / steps_per_s if steps_per_s else None)} left")
-        return " | ".join(parts)
+        seconds = left / steps_per_s if steps_per_s else None
+        parts = {
+            "share": f"{share:4.0%}",
+            "steps": f"{self.actor_steps} steps",
+            "speed": f"{steps_per_s:.0f} steps/s",
+            "learner": f"{self.learner_steps} learner steps",
+            "return": f"return {_number(self.evaluation_return)}",
+        }
+        if self.policy_version is not None:
+            parts["version"] = f"policy v{self.policy_version}"
+        if self.failed_episodes:
+            parts["failed"] = f"{self.failed_episodes} episodes failed"
+        return {**parts, "left": f"{_duration(seconds)} left"}
+
+
+def terminal_columns(stream: TextIO) -> int:
+    """Returns the width of the terminal behind `stream` at this moment."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
+    except OSError:
+        return DEFAULT_COLUMNS
 
 
 class Progress:
     """Prints the status: in place on a terminal, else a line now and then."""
 
-    def __init__(self, stream: TextIO = sys.stdout, start_steps: int = 0) -> None:
-        """Prints to `stream`; a resumed run had taken `start_steps` before."""
+    def __init__(
+        self,
+        stream: TextIO = sys.stdout,
+        start_steps: int = 0,
+        columns: Callable[[TextIO], int] = terminal_columns,
+    ) -> None:
+        """Prints to `stream`.
+
+        Args:
+          stream: a terminal, a pipe or a file.
+          start_steps: what a resumed run had taken before.
+          columns: the width of the terminal, asked at each line.
+        """
+        self._columns = columns
         self._stream = stream
         self._start_steps = start_steps
         self._in_place = stream.isatty()
@@ -61,7 +100,9 @@ class Progress:
             self._first = status
         now = time.monotonic()
         if self._in_place:
-            self._stream.write("\r\x1b[K" + status.line(self.speed(status)))
+            # One column stays free: a full line makes some terminals begin the next.
+            columns = self._columns(self._stream) - 1
+            self._stream.write("\r\x1b[K" + status.line(self.speed(status), columns))
             self._stream.flush()
         elif now - self._last_print >= PLAIN_EVERY_S:
             self._last_print = now
@@ -78,17 +119,6 @@ class Progress:
             return 0.0
         steps = status.actor_steps - self._first.actor_steps
         return steps / (status.wall_s - self._first.wall_s)
-
-
-def last_row(path: pathlib.Path) -> dict[str, str]:
-    """Returns the last whole row of a CSV file, empty when there is none yet."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    if len(lines) < 2:
-        return {}
-    return dict(zip(lines[0].split(","), lines[-1].split(",")))
 
 
 def _number(value: float | None) -> str:

@@ -16,7 +16,6 @@ from acme_quant.launch.nodes.loggers import (
     TimeFilter,
     make_logger,
 )
-from acme_quant.launch.running.progress import last_row
 
 
 def rows(path: pathlib.Path) -> list[dict[str, str]]:
@@ -93,12 +92,3 @@ def test_a_filter_says_what_it_will_drop() -> None:
     assert logger.wants()
     logger.write({"steps": 3})
     assert memory.data == [{"steps": 1}, {"steps": 3}]
-
-
-def test_last_row_of_a_file_and_of_none(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "a.csv"
-    assert last_row(path) == {}
-    path.write_text("a,b\n")
-    assert last_row(path) == {}
-    path.write_text("a,b\n1,2\n3,4\n")
-    assert last_row(path) == {"a": "3", "b": "4"}
