@@ -19,10 +19,18 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
 
 
 def replace_bytes(path: pathlib.Path, content: bytes) -> None:
-    """Puts `content` in the place of a file: a reader sees the old or the new."""
+    """Puts `content` in the place of a file: a reader sees the old or the new.
+
+    Raises:
+      OSError: if it could not be written; the old file stays, and nothing beside it.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    write_bytes(temporary, content)
-    temporary.replace(path)
+    try:
+        write_bytes(temporary, content)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     sync(path.parent)
 
 

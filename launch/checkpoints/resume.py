@@ -11,7 +11,7 @@ from typing import Any
 
 from acme_quant.launch.checkpoints import replay_saver, saving
 from acme_quant.launch.settings.config import Run, Start, UsageError
-from acme_quant.records import durable
+from acme_quant.records import durable, event_file
 from acme_quant.records.checkpoint import Checkpoint, Mismatch
 from acme_quant.records.checkpoints import NoCheckpoint
 
@@ -28,8 +28,9 @@ FIXED = ("agent", "env")
 def resume(run: Run, graph: Any) -> tuple[Run, list[str]]:
     """Returns the run with its start, and sentences for a person.
 
-    Files of rows are cut back to the checkpoint, so that they go on without a gap or a
-    double. Without a checkpoint, or with --fresh, what is in the folder is moved aside.
+    Files of rows and TensorBoard's are cut back to the checkpoint, so that they go on
+    without a gap or a double. Without a checkpoint, or with --fresh, what is in the
+    folder is moved aside.
 
     Raises:
       UsageError: if the checkpoint belongs to another agent, environment or policy.
@@ -48,6 +49,7 @@ def resume(run: Run, graph: Any) -> tuple[Run, list[str]]:
     checkpoints.set_aside_after(found.number)
     start = _start(found)
     newest = _cut_rows(run.workdir / "csv", start)
+    _cut_events(run.workdir / "tensorboard", start)
     start = dataclasses.replace(
         start,
         policy_version=max(start.policy_version, newest),
@@ -141,6 +143,13 @@ def _cut_rows(folder: pathlib.Path, start: Start) -> int:
                 column = header.index(name)
                 newest = max([newest, *(int(float(r[column] or 0)) for r in kept)])
     return newest
+
+
+def _cut_events(folder: pathlib.Path, start: Start) -> None:
+    """Drops TensorBoard's points after the checkpoint: a curve must not run back."""
+    for path in sorted(folder.glob(f"*/{event_file.PATTERN}")):
+        is_actor = path.parent.name.startswith("actor")
+        event_file.cut(path, start.actor_steps if is_actor else start.learner_steps)
 
 
 def _is_before(

@@ -1,43 +1,70 @@
 """One logger for a node: a CSV file that goes on after a restart, and TensorBoard.
 
-The rows of one file have the columns of its first row. Both files are written without
-TensorFlow, so that an actor's process need not import it.
+A full disk loses rows, never the node. Both files are written without TensorFlow, so
+that an actor's process need not import it.
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from acme.utils import loggers
 
+from acme_quant.records import durable
+from acme_quant.records.event_file import EventFile
+from acme_quant.records.whole_records import WholeRecords
+
 
 class CSVLogger(loggers.Logger):
-    """Appends rows to one file and flushes each, so that a kill loses no row."""
+    """Appends rows to one file, each at once, so that a kill loses no row."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Opens `path` for appending; columns of a file that exists are kept."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._fields: list[str] | None = None
-        if path.exists() and path.stat().st_size:
-            with path.open(newline="") as file:
-                self._fields = next(csv.reader(file))
-        self._file = path.open("a", newline="", buffering=1)
+        """Goes on with the columns of a file that exists; a torn last row goes."""
+        self._path = path
+        self._records = WholeRecords(path)
+        self._fields: list[str] = []
+        if path.exists():
+            whole = path.read_bytes()
+            whole = whole[: whole.rfind(b"\n") + 1]
+            os.truncate(path, len(whole))
+            self._fields = next(csv.reader(io.StringIO(whole.decode())), [])
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Writes one row; a column that the first row did not have is left out."""
-        if self._fields is None:
-            self._fields = list(data)
-            csv.writer(self._file).writerow(self._fields)
-        csv.writer(self._file).writerow([_cell(data.get(f, "")) for f in self._fields])
+        """Writes one row; the file gets a column that it did not have."""
+        new = [name for name in data if name not in self._fields]
+        fields = [*self._fields, *new]
+        if self._fields and new and not self._widen(fields):
+            fields = self._fields
+        row = _to_csv([_cell(data.get(name, "")) for name in fields])
+        if not self._fields:
+            row = _to_csv(fields) + row
+        if self._records.append(row):
+            self._fields = fields
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        self._records.close()
+
+    def _widen(self, fields: list[str]) -> bool:
+        """Puts a file of more columns in this one's place, if the disk has room."""
+        blank = [""] * (len(fields) - len(self._fields))
+        try:
+            with self._path.open(newline="") as file:
+                _, *rows = csv.reader(file)
+            rows = [fields, *(row + blank for row in rows)]
+            durable.replace_bytes(self._path, b"".join(map(_to_csv, rows)))
+        except OSError:
+            return False
+        self._records.close()
+        self._fields = fields
+        return True
 
 
 class TensorBoardLogger(loggers.Logger):
@@ -45,17 +72,11 @@ class TensorBoardLogger(loggers.Logger):
 
     def __init__(self, directory: pathlib.Path, steps_key: str) -> None:
         """Opens an event file in `directory`; `steps_key` names the x axis."""
-        import tensorboardX
-
-        self._writer = tensorboardX.FileWriter(str(directory), flush_secs=10)
+        self._file = EventFile(directory)
         self._steps_key = steps_key
 
     def write(self, data: Mapping[str, Any]) -> None:
-        """Adds one scalar for each number of the row.
-
-        All are one event: the writer's queue has room for ten, and who puts more in
-        waits milliseconds for its threads.
-        """
+        """Adds one event with a scalar for each number of the row."""
         from tensorboardX.proto.summary_pb2 import Summary
 
         values = [
@@ -63,12 +84,11 @@ class TensorBoardLogger(loggers.Logger):
             for key, value in data.items()
             if np.ndim(value) == 0 and np.issubdtype(np.asarray(value).dtype, np.number)
         ]
-        step = int(data.get(self._steps_key, 0))
-        self._writer.add_summary(Summary(value=values), step)
+        self._file.write(Summary(value=values), int(data.get(self._steps_key, 0)))
 
     def close(self) -> None:
-        """Writes what is left and closes the file."""
-        self._writer.close()
+        """Closes the file."""
+        self._file.close()
 
 
 class _WallTime(loggers.Logger):
@@ -133,6 +153,12 @@ def make_logger(
     )
     timed = _WallTime(both, started)
     return TimeFilter(timed, every_s) if every_s else timed
+
+
+def _to_csv(cells: Sequence[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerow(cells)
+    return text.getvalue().encode()
 
 
 def _cell(value: Any) -> Any:
