@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from acme_quant.launch.running import temporary
+
 COMMANDS = {
     "train": ("launch.commands.train", "train an agent with quantized actors"),
     "evaluate": (
@@ -30,8 +32,10 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
-    module = importlib.import_module(f"acme_quant.{COMMANDS[name][0]}")
-    sys.exit(module.main([f"acme-quant {name}", *sys.argv[2:]]))
+    with temporary.own_folder():
+        module = importlib.import_module(f"acme_quant.{COMMANDS[name][0]}")
+        code = module.main([f"acme-quant {name}", *sys.argv[2:]])
+    sys.exit(code)
 
 
 def _usage() -> str:

@@ -21,16 +21,18 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import logging
 import os
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acme_quant.records.cpu_times import ROLES, CpuTimes
 from acme_quant.records.csv_rows import read_rows
+from acme_quant.records.whole_records import WholeRecords
 
 DEFAULT_COUNTRY = "USA"
 FIELDS = (
@@ -99,6 +101,7 @@ class EnergyMeter:
           flush_s: seconds between two rows.
         """
         self._path = pathlib.Path(path)
+        self._rows = WholeRecords(self._path)
         self._country = country_iso_code
         self._started = time.time() if started is None else started
         self._flush_s = flush_s
@@ -149,7 +152,7 @@ class EnergyMeter:
             reason = f"the meter failed: {type(error).__name__}: {error}"
             missing = tuple(m for m in known.missing if m != "not metered yet")
             self._energy = dataclasses.replace(known, missing=(*missing, reason))
-            self._write_failure()
+            self._write(self._energy, final=False)
 
     def _open(self) -> None:
         """Reads the totals of an earlier session, or writes the head of a new file."""
@@ -162,9 +165,8 @@ class EnergyMeter:
                 self._earlier[name] = float(rows[-1][name] or 0.0)
         self._earlier_unknown = bool(rows) and not rows[-1]["kwh"]
         if not rows:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("w", newline="") as file:
-                csv.writer(file).writerow(FIELDS)
+            self._path.unlink(missing_ok=True)
+            self._append(FIELDS)
 
     def _flush(
         self, reading: _Reading, cpu_times: CpuTimes, final: bool = False
@@ -223,14 +225,12 @@ class EnergyMeter:
         if energy.kwh is not None and energy.shares:
             for role, share in energy.shares.items():
                 row[f"kwh_{role}"] = _cell(energy.kwh * share)
-        with self._path.open("a", newline="") as file:
-            csv.DictWriter(file, FIELDS, restval="").writerow(row)
+        self._append([row.get(name, "") for name in FIELDS])
 
-    def _write_failure(self) -> None:
-        try:
-            self._write(self._energy, final=False)
-        except OSError:  # The file is what failed, then.
-            pass
+    def _append(self, cells: Sequence[Any]) -> None:
+        line = io.StringIO()
+        csv.writer(line).writerow(cells)
+        self._rows.append(line.getvalue().encode())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import pathlib
 import socket
@@ -45,6 +46,11 @@ class EventFile:
     def close(self) -> None:
         """Closes the file."""
         self._records.close()
+
+
+def is_one(name: str) -> bool:
+    """Returns whether a file of this name is an event file."""
+    return fnmatch.fnmatch(name, PATTERN)
 
 
 def cut(path: pathlib.Path, last_step: float) -> bool:

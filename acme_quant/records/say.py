@@ -7,11 +7,11 @@ import sys
 from typing import TextIO
 
 
-def say(sentence: str, stream: TextIO | None = None) -> None:
+def say(sentence: str, stream: TextIO | None = None, end: str = "\n") -> None:
     """Prints a line at once; a full disk or a closed pipe behind it loses the line."""
     stream = stream or sys.stdout
     try:
-        print(sentence, file=stream, flush=True)
+        print(sentence, file=stream, end=end, flush=True)
     except OSError:
         _drop(stream)
 

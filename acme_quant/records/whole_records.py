@@ -66,7 +66,7 @@ class WholeRecords:
         if not self._told:
             self._told = True
             logging.warning("what is meant for %s is lost: %s", self._path, error)
-        _note(self._path, self.lost)
+        note_loss(self._path, self.lost)
 
 
 def lost_records(folder: pathlib.Path) -> dict[str, int]:
@@ -78,11 +78,13 @@ def lost_records(folder: pathlib.Path) -> dict[str, int]:
     return found
 
 
-def _note(path: pathlib.Path, lost: int) -> None:
-    """Tells the process's starter; one that cannot be told is not waited for."""
+def note_loss(path: pathlib.Path, lost: int) -> None:
+    """Tells the process's starter how much of a file is lost, if it can be told."""
     folder = os.environ.get(LOSSES)
     if folder:
-        note = pathlib.Path(folder, f"{path.name}:{os.getpid()}.lost")
+        note = pathlib.Path(
+            folder, f"{path.name}:{path.parent.name}:{os.getpid()}.lost"
+        )
         try:
             note.write_text(str(lost))
         except OSError:

@@ -17,6 +17,7 @@ from acme_quant.launch.checkpoints.replay_saver import ReplaySaver
 from acme_quant.launch.settings.config import Run
 from acme_quant.peers import calls
 from acme_quant.records.checkpoints import BackgroundSaver, Checkpoints
+from acme_quant.records.say import say
 
 CHECKPOINTS = "checkpoints"
 FINAL_SAVE_S = 8.0
@@ -126,7 +127,7 @@ class LearnerSaver:
 
 
 def _report(sentence: str) -> None:
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}", flush=True)
+    say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
 
 
 def _versions() -> dict[str, str]:
@@ -149,6 +150,4 @@ def restore(run: Run, state: LearnerState) -> None:
     checkpoint.check(state.like())
     arrays: Mapping[str, np.ndarray] = checkpoint.read()
     state.restore(arrays)
-    print(
-        f"restored {len(arrays)} arrays of checkpoint {checkpoint.number}", flush=True
-    )
+    say(f"restored {len(arrays)} arrays of checkpoint {checkpoint.number}")

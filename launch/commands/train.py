@@ -50,9 +50,13 @@ def _train(argv: Sequence[str], now: float) -> int:
     holder = lock.WorkdirLock(run.workdir)
     try:
         holder.acquire()
+        run, sentences = resume.resume(run, graph)
     except lock.WorkdirInUse as error:
         raise UsageError(str(error)) from error
-    run, sentences = resume.resume(run, graph)
+    except OSError as error:
+        raise UsageError(
+            f"expected a folder to write to, got --workdir={run.workdir}: {error}."
+        ) from error
     size = memory.replay_bytes(spec, run.agent_config.max_replay_size)
     for sentence in (*sentences, memory.describe(size, memory.available_bytes())):
         print(f"acme-quant: {sentence}", flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 import threading
 from typing import Any
@@ -14,6 +15,7 @@ from acme_quant.launch.nodes import stopping
 from acme_quant.peers import loopback
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.publishing.publisher import Answer, PolicyPublisher
+from acme_quant.records.whole_records import note_loss
 
 MIN_LOG_S = 0.1
 POLICY_FILE = "policy.aq"
@@ -62,7 +64,15 @@ class Publication:
         self._logger.close()
         _, _, _, body = self._publisher.get_policy(0, "")
         if body is not None:
-            QuantizedPolicy.from_bytes(body).save(self._workdir / POLICY_FILE)
+            self._save(body)
+
+    def _save(self, body: bytes | memoryview) -> None:
+        path = self._workdir / POLICY_FILE
+        try:
+            QuantizedPolicy.from_bytes(body).save(path)
+        except OSError as error:
+            logging.warning("%s was not written: %s", path, error)
+            note_loss(path, 1)
 
 
 class QuantizerNode:

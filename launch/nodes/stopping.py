@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 import launchpad as lp
 from launchpad import context
 
+from acme_quant.records import say
+
 GRACE_S = 3.0
 
 Work = Callable[[threading.Event], None]
@@ -77,13 +79,12 @@ def serve_until_stopped(
     except BaseException:
         if not is_own_process():
             raise
-        traceback.print_exc()
+        say.say(traceback.format_exc(), sys.stderr)
         code = 1
     finally:
         close()
     if is_own_process():
-        sys.stdout.flush()
-        sys.stderr.flush()
+        say.flush_all()
         os._exit(code)
 
 

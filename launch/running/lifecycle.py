@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -15,10 +14,11 @@ from typing import Any, Union
 import launchpad as lp
 
 from acme_quant.launch.nodes import program as programs
-from acme_quant.launch.running import one_process, progress, summary
+from acme_quant.launch.running import one_process, progress, summary, temporary
 from acme_quant.launch.running.processes import STOP_S, Supervisor
 from acme_quant.launch.settings.config import Run
-from acme_quant.records import csv_rows, energy
+from acme_quant.records import csv_rows, durable, energy
+from acme_quant.records.say import say
 
 POLL_S = 0.25
 
@@ -61,7 +61,7 @@ class Threads:
 
     def kill(self) -> None:
         """Leaves at once."""
-        os._exit(1)
+        temporary.leave(1)
 
 
 Nodes = Union[Supervisor, Threads, one_process.SingleProcess]
@@ -136,8 +136,9 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     Returns:
       The command's exit code.
     """
-    (run.workdir / "config.json").write_text(run.to_json())
-    print(f"acme-quant: files in {run.workdir.resolve()}", flush=True)
+    durable.replace_bytes(run.workdir / "config.json", run.to_json().encode())
+    say(f"acme-quant: files in {run.workdir.resolve()}")
+    summary.listen_for_losses()
     own_processes = run.config.num_actors > 0 and launch_type == "local_mp"
     program = None
     if run.config.num_actors:
@@ -161,11 +162,11 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     watch = Watch(run, ask, started)
     code = _see_to_its_end(nodes, watch)
     result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
-    print(summary.line(result), flush=True)
+    say(summary.line(result))
+    code = result["exit_code"]
     if not own_processes:
         # Threads blocked in C++ would keep the interpreter from leaving.
-        sys.stdout.flush()
-        os._exit(code)
+        temporary.leave(code)
     return code
 
 
@@ -194,7 +195,7 @@ def _see_to_its_end(nodes: Nodes, watch: Watch) -> int:
     # A last evaluation is worth waiting for when the run has reached its steps only.
     nodes.stop(then=programs.LATER, drop=("evaluator",) if reason else ())
     if reason:
-        print(f"acme-quant train: {reason}", file=sys.stderr, flush=True)
+        say(f"acme-quant train: {reason}", sys.stderr)
     return code
 
 
@@ -219,7 +220,7 @@ class _Signals:
         del frame
         if self.ending:
             self._nodes.kill()
-            os._exit(128 + number)
+            temporary.leave(128 + number)
         self.ending = True
         raise Interrupted(number)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import threading
 import time
 import traceback
@@ -13,6 +12,7 @@ from typing import Any
 from acme_quant.launch.nodes import makers
 from acme_quant.launch.running import one_thread
 from acme_quant.launch.settings.config import Run
+from acme_quant.records.whole_records import WholeRecords
 
 STOP_S = 20.0
 
@@ -74,11 +74,8 @@ class SingleProcess:
             one_thread.make(run, spec, graph, self._counter, started).run(self._stop)
             self._done = not self._stop.is_set()
         except BaseException as error:
-            _write_traceback(self._log)
+            # First: nothing that is written below may keep the launcher waiting.
             self._failure = error
-
-
-def _write_traceback(log: pathlib.Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as file:
-        traceback.print_exc(file=file)
+            log = WholeRecords(self._log)
+            log.append(traceback.format_exc().encode())
+            log.close()

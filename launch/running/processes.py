@@ -21,7 +21,9 @@ from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from acme_quant.launch.running.restarts import Restarts
+from acme_quant.records.say import say
 from acme_quant.records.tail import last_line
+from acme_quant.records.whole_records import WholeRecords
 
 STOP_S = 12.0
 GROUP_S = 2.0
@@ -94,7 +96,7 @@ class Supervisor:
         names = _names(program)
         commands = _commands(program, resources)
         self._restarts = Restarts(actor_restarts)
-        self._log = log_dir / "launcher.log"
+        self._log = WholeRecords(log_dir / "launcher.log")
         self._workers = [
             _start(name, command, log_dir) for name, command in zip(names, commands)
         ]
@@ -139,9 +141,8 @@ class Supervisor:
         actors = [w for w in self._workers if w.name.startswith(ACTOR)]
         live = sum(worker.exit_code is None for worker in actors)
         line = f"acme-quant: {sentence}; {live} of {len(actors)} actors live"
-        print(line, flush=True)
-        with self._log.open("a") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        say(line)
+        self._log.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n".encode())
 
     def stop(
         self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()

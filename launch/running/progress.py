@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from acme_quant.records.say import say
+
 PLAIN_EVERY_S = 10.0
 # Of a terminal that does not tell its width.
 DEFAULT_COLUMNS = 80
@@ -102,16 +104,15 @@ class Progress:
         if self._in_place:
             # One column stays free: a full line makes some terminals begin the next.
             columns = self._columns(self._stream) - 1
-            self._stream.write("\r\x1b[K" + status.line(self.speed(status), columns))
-            self._stream.flush()
+            say("\r\x1b[K" + status.line(self.speed(status), columns), self._stream, "")
         elif now - self._last_print >= PLAIN_EVERY_S:
             self._last_print = now
-            print(status.line(self.speed(status)), file=self._stream, flush=True)
+            say(status.line(self.speed(status)), self._stream)
 
     def close(self) -> None:
         """Ends the line that was refreshed in place."""
         if self._in_place:
-            self._stream.write("\n")
+            say("", self._stream)
 
     def speed(self, status: Status) -> float:
         """Returns environment steps a second since the first step."""

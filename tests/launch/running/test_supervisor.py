@@ -13,6 +13,7 @@ from launchpad.launch.run_locally import run_locally
 from acme_quant.launch.running import processes
 from acme_quant.launch.running.processes import NodeFailed, Supervisor, Worker
 from acme_quant.launch.running.restarts import Restarts
+from acme_quant.records.whole_records import WholeRecords
 
 WAITS = "import time; time.sleep(60)"
 # Stands for a node that saves when it is told to end.
@@ -42,7 +43,7 @@ def supervise(folder: pathlib.Path, restarts: int, **codes: str) -> Supervisor:
     made = Supervisor.__new__(Supervisor)
     made._workers = [worker(name, code, folder) for name, code in codes.items()]
     made._restarts = Restarts(restarts)
-    made._log = folder / "launcher.log"
+    made._log = WholeRecords(folder / "launcher.log")
     deadline = time.monotonic() + 30
     for name, code in codes.items():
         while "ready" in code and not (folder / f"{name}.log").read_text():
