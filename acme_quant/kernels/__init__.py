@@ -7,8 +7,9 @@ fixed width. An operation reads one or two values and writes one; tensors (weigh
 scales, biases) lie in the payload, a single block of bytes which is read in place.
 
 The formula of a quantized product stands in `reference.py`; `portable.c` and
-`avx2.c` give the same integers. What this package does not do: it does not quantize
-a policy (`acme_quant.policy.quantizers`), and it knows no TensorFlow.
+`avx2.c` give the same integers. `README.md` names the files in reading order. What this
+package does not do: it does not quantize a policy (`acme_quant.policy.quantizers`), and
+it knows no TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Tuple
 
 import numpy as np
 
-from acme_quant.kernels import _kernels
+try:
+    from acme_quant.kernels import _kernels
+except ImportError as error:
+    raise ImportError(
+        f"expected the compiled kernels beside {__file__}, got sources alone: work in "
+        "another folder if acme_quant is installed, or compile the kernels here with "
+        f"'pip install -e .' ({error})."
+    ) from error
 from acme_quant.kernels._kernels import (
     ISAS,
     KERNELS,
@@ -36,6 +44,7 @@ __all__ = [
     "ISAS",
     "KERNELS",
     "KINDS",
+    "LARGEST_CODE",
     "OP_DTYPE",
     "OP_FIELDS",
     "ROW",
@@ -63,6 +72,9 @@ KINDS: Tuple[str, ...] = _kernels.KINDS
 # Every weight row is padded with zeros (code 0) to a multiple of this.
 ROW: int = _kernels.ROW
 
+# The largest code of an input: it and a weight's add up to an int16.
+LARGEST_CODE: int = _kernels.LARGEST_CODE
+
 # The fields of an operation record, `op_record` in engine.h.
 OP_FIELDS: Tuple[str, ...] = _kernels.OP_FIELDS
 OP_DTYPE = np.dtype([(name, "f4" if name == "epsilon" else "i4") for name in OP_FIELDS])
@@ -78,7 +90,7 @@ def column_minmax(w: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
       float32 [N] twice.
 
     Raises:
-      ValueError: A number is NaN or Inf, or w is not such a matrix.
+      ValueError: a number is NaN or Inf, or w is not such a matrix.
     """
     low, high = np.empty((2, *(np.shape(w)[-1:] or (0,))), np.float32)
     _kernels.column_range(w, low, high)
@@ -92,7 +104,7 @@ def column_absmax(w: np.ndarray) -> np.ndarray:
       w: float32 [K, N], C-contiguous.
 
     Raises:
-      ValueError: A number is NaN or Inf, or w is not such a matrix.
+      ValueError: a number is NaN or Inf, or w is not such a matrix.
     """
     low, high = column_minmax(w)
     return np.maximum(-low, high)

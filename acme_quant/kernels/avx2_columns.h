@@ -2,7 +2,7 @@
 #ifndef ACME_QUANT_AVX2_COLUMNS_H
 #define ACME_QUANT_AVX2_COLUMNS_H
 
-#include "rows.h"
+#include "columns.h"
 
 enum { TILE = 64 };
 

@@ -51,6 +51,12 @@ typedef struct {
   int64_t scale_step, bias_step;
 } row_parameters;
 
+/* The limits of a row, by the same rules. */
+typedef struct {
+  const float *low, *high;
+  int64_t low_step, high_step;
+} row_bounds;
+
 /* A quantized row's sums -> floats:
  *   y = float(sum - zero_point * input_sum) * (input_scale * scale) + bias */
 typedef struct {
@@ -97,9 +103,8 @@ typedef struct {
          (const float *x, int64_t width, float epsilon, row_parameters p, float *y)) \
   KERNEL(void, affine_row, \
          (const float *x, int64_t width, row_parameters p, float *y)) \
-  /* min(max(x, scale), bias) */ \
-  KERNEL(void, clip_row, \
-         (const float *x, int64_t width, row_parameters p, float *y)) \
+  /* min(max(x, low), high) */ \
+  KERNEL(void, clip_row, (const float *x, int64_t width, row_bounds b, float *y)) \
   /* A step of 0 broadcasts a value of width 1. */ \
   KERNEL(void, add_rows, \
          (const float *a, int64_t a_step, const float *b, int64_t b_step, \

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine.h"
+#include "layout.h"
 
 /* Bounds that keep all products of sizes within int64, and memory sane. */
 #define MAX_COUNT 65536
@@ -20,7 +20,7 @@ typedef struct {
 } check;
 
 #define KIND_NAME(name) #name,
-static const char *const kind_names[] = {NAMED_KINDS(KIND_NAME)};
+const char *const kind_names[KINDS + 1] = {NAMED_KINDS(KIND_NAME) NULL};
 
 static bool refuse(message *error, const char *format, ...) {
   va_list arguments;
@@ -181,13 +181,25 @@ static bool check_copy(const check *c) {
          writable(c, op->output_offset, op->inputs);
 }
 
+/* The parts of a record that the kind does not read are left out: whoever reports on a
+ * policy reads them as they are. */
+static bool check_unread(const check *c) {
+  const op_record *op = c->op;
+  bool map = op->kind == KIND_layer_norm || op->kind == KIND_affine ||
+             op->kind == KIND_clip;
+  if (op_is_product(op)) return true;
+  return equal(c, "format", op->format, 0) && equal(c, "weight", op->weight, -1) &&
+         equal(c, "zero_point", op->zero_point, -1) &&
+         (map || (equal(c, "scale", op->scale, -1) && equal(c, "bias", op->bias, -1)));
+}
+
 static bool check_op(const check *c) {
   const op_record *op = c->op;
   if (op->kind < 0 || op->kind >= KINDS)
     return refuse(c->error, "operation %lld: expected a kind below %d, got %d",
                   (long long)c->index, KINDS, op->kind);
   if (!within(c, "activation", op->activation, 0, ACTIVATIONS - 1) ||
-      !readable(c, "input", op->input))
+      !readable(c, "input", op->input) || !check_unread(c))
     return false;
   if (op->kind != KIND_copy && !equal(c, "input_offset", op->input_offset, 0))
     return false;

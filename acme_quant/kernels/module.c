@@ -1,13 +1,12 @@
-/* The Python face: the lists of names, the choice of kernels, and the kernels that
- * work on whole weight matrices. */
-#include <stdlib.h>
-
-#include "engine.h"
+/* The Python face: the lists of names, and the kernels that work on whole weight
+ * matrices. */
+#include "in_use.h"
+#include "layout.h"
 #include "portable.h"
 #include "program.h"
 
 /* Bytes from which a pass over memory runs without the GIL. */
-#define RELEASE_GIL_FROM 65536
+#define BYTES_WITHOUT_GIL 65536
 
 static const buffer_kind CODE_MATRIX = {"b", 1, 2, false, "a C-contiguous int8 matrix"};
 static const buffer_kind BYTE_MATRIX = {
@@ -15,49 +14,8 @@ static const buffer_kind BYTE_MATRIX = {
 static const buffer_kind HALF_MATRIX = {
     "He", 2, 2, false, "a C-contiguous float16 or uint16 matrix"};
 
-static const kernel_table *in_use;
-
-static PyObject *isa_names(void) {
-  const kernel_table *tables[MAX_ISAS];
-  int count = kernels_supported(tables);
-  PyObject *names = PyTuple_New(count);
-  for (int i = 0; names && i < count; i++)
-    PyTuple_SET_ITEM(names, i, PyUnicode_FromString(tables[i]->isa));
-  return names;
-}
-
-static const kernel_table *find_isa(const char *what, const char *name) {
-  const kernel_table *found = kernels_find(name);
-  if (found) return found;
-  PyObject *names = isa_names();
-  if (names == NULL) return NULL;
-  PyErr_Format(PyExc_ValueError, "%s: expected one of %R, got '%s'", what, names, name);
-  Py_DECREF(names);
-  return NULL;
-}
-
-const kernel_table *kernels_in_use(void) {
-  if (in_use == NULL) in_use = find_isa("ACME_QUANT_ISA", getenv("ACME_QUANT_ISA"));
-  return in_use;
-}
-
-static PyObject *get_isa(PyObject *module, PyObject *nothing) {
-  (void)module, (void)nothing;
-  const kernel_table *k = kernels_in_use();
-  return k ? PyUnicode_FromString(k->isa) : NULL;
-}
-
-static PyObject *select_isa(PyObject *module, PyObject *name) {
-  (void)module;
-  const char *text = PyUnicode_AsUTF8(name);
-  const kernel_table *k = text ? find_isa("select_isa", text) : NULL;
-  if (k == NULL) return NULL;
-  in_use = k;
-  Py_RETURN_NONE;
-}
-
 static PyThreadState *release_gil_for(Py_ssize_t bytes) {
-  return bytes >= RELEASE_GIL_FROM ? PyEval_SaveThread() : NULL;
+  return bytes >= BYTES_WITHOUT_GIL ? PyEval_SaveThread() : NULL;
 }
 
 static void restore_gil(PyThreadState *state) {
@@ -287,7 +245,6 @@ static PyMethodDef functions[] = {
 #define KERNEL_TEXT(type, name, arguments) #name,
 static const char *const format_names[] = {NAMED_FORMATS(NAME_TEXT) NULL};
 static const char *const activation_names[] = {NAMED_ACTIVATIONS(NAME_TEXT) NULL};
-static const char *const kind_names[] = {NAMED_KINDS(NAME_TEXT) NULL};
 static const char *const field_names[] = {OP_FIELDS(FIELD_TEXT) NULL};
 static const char *const kernel_names[] = {KERNELS(KERNEL_TEXT) NULL};
 
@@ -322,7 +279,8 @@ static bool fill_module(PyObject *module) {
   Py_INCREF(&ProgramType);
   return add(module, "Program", (PyObject *)&ProgramType) &&
          add(module, "ISAS", isa_names()) &&
-         PyModule_AddIntConstant(module, "ROW", ROW) == 0;
+         PyModule_AddIntConstant(module, "ROW", ROW) == 0 &&
+         PyModule_AddIntConstant(module, "LARGEST_CODE", LARGEST_CODE) == 0;
 }
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,

@@ -15,6 +15,12 @@ static row_parameters parameters(const run *r, const op_record *op) {
   return p;
 }
 
+/* A clip's record holds its lower bound as scale, its upper one as bias. */
+static row_bounds bounds(const run *r, const op_record *op) {
+  row_parameters p = parameters(r, op);
+  return (row_bounds){p.scale, p.bias, p.scale_step, p.bias_step};
+}
+
 /* Sums are made in the place of the outputs that they become. */
 static void integer_product(const run *r, const op_record *op, product_shape s,
                             float *y) {
@@ -162,7 +168,7 @@ static int64_t row_operation(const run *r, const op_record *op, const float *x,
       r->k->layer_norm_row(x, width, op->epsilon, parameters(r, op), y);
       return width;
     case KIND_affine: r->k->affine_row(x, width, parameters(r, op), y); return width;
-    case KIND_clip: r->k->clip_row(x, width, parameters(r, op), y); return width;
+    case KIND_clip: r->k->clip_row(x, width, bounds(r, op), y); return width;
     case KIND_mean: *y = r->k->mean_row(x, width); return 1;
     case KIND_argmax: *y = r->k->argmax_row(x, width); return 1;
     case KIND_unary: memcpy(y, x, (size_t)width * sizeof *y); return width;

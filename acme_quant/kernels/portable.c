@@ -1,6 +1,7 @@
 /* The kernels in plain C: what they compute, for any CPU. */
 #include <string.h>
 
+#include "columns.h"
 #include "half.h"
 #include "kernels.h"
 #include "portable.h"

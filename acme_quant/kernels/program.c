@@ -4,10 +4,11 @@
 #include <stddef.h>
 
 #include "engine.h"
+#include "in_use.h"
 
 /* Multiplications from which giving the GIL away costs less than it frees: about
  * ten microseconds of work. */
-#define RELEASE_GIL_FROM 250000
+#define WORK_WITHOUT_GIL 250000
 
 typedef struct {
   PyObject_HEAD
@@ -155,7 +156,7 @@ static engine_status run_locked(Program *self, const run_buffers *b, int64_t *ba
   engine_status status;
   take_lock(self);
   PyThreadState *state = NULL;
-  if (rows > 0 && work >= RELEASE_GIL_FROM / rows) state = PyEval_SaveThread();
+  if (rows > 0 && work >= WORK_WITHOUT_GIL / rows) state = PyEval_SaveThread();
   status = engine_run(self->engine, b->payload.buf, b->observations.buf, rows,
                       b->out.buf, bad_row);
   PyThread_release_lock(self->lock);
@@ -207,7 +208,7 @@ static PyObject *get_activation_bytes(PyObject *self, void *closure) {
   return PyLong_FromLongLong(engine_scratch_bytes(((Program *)self)->engine));
 }
 
-static PyObject *get_isa(PyObject *self, void *closure) {
+static PyObject *get_kernels(PyObject *self, void *closure) {
   (void)closure;
   return PyUnicode_FromString(engine_kernels(((Program *)self)->engine)->isa);
 }
@@ -218,7 +219,7 @@ static PyGetSetDef program_properties[] = {
     {"payload_bytes", get_payload_bytes, NULL, "The least size of a payload.", NULL},
     {"activation_bytes", get_activation_bytes, NULL,
      "Scratch memory held now; it grows with the largest batch, up to 128 rows.", NULL},
-    {"isa", get_isa, NULL, "The instruction set its kernels use.", NULL},
+    {"isa", get_kernels, NULL, "The instruction set its kernels use.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 PyDoc_STRVAR(run_doc,

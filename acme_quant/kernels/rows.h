@@ -205,12 +205,12 @@ static void layer_norm_row(const float *x, int64_t width, float epsilon,
   if (p.scale || p.bias) affine_row(y, width, p, y);
 }
 
-static void clip_row(const float *x, int64_t width, row_parameters p, float *y) {
+static void clip_row(const float *x, int64_t width, row_bounds b, float *y) {
   EACH_LANES(i, width) {
     int64_t left = width - i;
     f8 v = load_lanes(x + i, left);
-    if (p.scale) v = at_least(v, load_step(p.scale, p.scale_step, i, left));
-    if (p.bias) v = at_most(v, load_step(p.bias, p.bias_step, i, left));
+    if (b.low) v = at_least(v, load_step(b.low, b.low_step, i, left));
+    if (b.high) v = at_most(v, load_step(b.high, b.high_step, i, left));
     store_lanes(y + i, left, v);
   }
 }
@@ -233,42 +233,6 @@ static float argmax_row(const float *x, int64_t width) {
   for (int64_t i = 1; i < width; i++)
     if (x[i] > x[best]) best = i;
   return (float)best;
-}
-
-static bool column_range(const float *w, int64_t inputs, int64_t outputs, float *low,
-                         float *high) {
-  i8 bad = {0};
-  for (int64_t k = 0; k < inputs; k++) {
-    const float *row = w + k * outputs;
-    EACH_LANES(n, outputs) {
-      int64_t left = outputs - n;
-      f8 v = load_lanes(row + n, left);
-      bad |= (i8)magnitude(v) >= INFINITY_BITS;
-      store_lanes(low + n, left, k ? at_most(load_lanes(low + n, left), v) : v);
-      store_lanes(high + n, left, k ? at_least(load_lanes(high + n, left), v) : v);
-    }
-  }
-  int32_t any = 0;
-  for (int lane = 0; lane < LANES; lane++) any |= bad[lane];
-  return any == 0;
-}
-
-/* Codes of eight neighbours in a row of [K, N], that is, of eight output columns. */
-LANES_INLINE i8 column_code(const float *w, column_codes c, int64_t n, int64_t left) {
-  f8 v = load_lanes(w + n, left) * load_lanes(c.inverse_scale + n, left);
-  /* The comparisons take a NaN to the lower bound. */
-  f8 bound = splat(2097152.0f);
-  v = choose(v > -bound, v, -bound);
-  i8 code = rounded(at_most(v, bound));
-  if (c.zero_point) {
-    i8 zero_point = {0};
-    memcpy(&zero_point, c.zero_point + n,
-           (size_t)(left < LANES ? left : LANES) * sizeof(int32_t));
-    code += zero_point;
-  }
-  i8 low = (i8){0} + c.code_min, high = (i8){0} + c.code_max;
-  code = (i8)choose(code < low, (f8)low, (f8)code);
-  return (i8)choose(code > high, (f8)high, (f8)code);
 }
 
 #endif

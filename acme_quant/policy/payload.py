@@ -95,11 +95,11 @@ class Payload:
     """One policy version in one contiguous buffer.
 
     Attributes:
-      buffer: All bytes, header first; read-only when decoded.
-      table: The layout and where its tensors lie.
-      policy_version: Counts publications, from 1.
-      learner_step: The learner's step the weights come from.
-      published_s: When it was sealed, seconds since the epoch.
+      buffer: all bytes, header first; read-only when decoded.
+      table: the layout and where its tensors lie.
+      policy_version: counts publications, from 1.
+      learner_step: the learner's step the weights come from.
+      published_s: when it was sealed, seconds since the epoch.
     """
 
     buffer: memoryview
@@ -159,11 +159,11 @@ def plan(layout: Dict[str, Any], specs: Sequence[TensorSpec]) -> Table:
     """Returns the table of a policy: `layout` with its tensors put in place.
 
     Args:
-      layout: What the policy says of itself; JSON values only, no key 'tensors'.
-      specs: The tensors in the order the layout's tensor ids count them.
+      layout: what the policy says of itself; JSON values only, no key 'tensors'.
+      specs: the tensors in the order the layout's tensor ids count them.
 
     Raises:
-      PayloadError: The policy is larger than a payload may be.
+      PayloadError: the policy is larger than a payload may be.
     """
     rows = [[spec.name, spec.dtype, list(spec.shape)] for spec in specs]
     return _table(canonical_json({**layout, "tensors": rows}))
@@ -173,8 +173,8 @@ def blank(table: Table, buffer: memoryview | None = None) -> Payload:
     """Returns a payload of zeros to be filled through `tensors()` and then sealed.
 
     Args:
-      table: From `plan` or of an earlier payload.
-      buffer: A writable buffer of `table.total_bytes` to use, or None for a new one.
+      table: from `plan` or of an earlier payload.
+      buffer: a writable buffer of `table.total_bytes` to use, or None for a new one.
     """
     if buffer is None:
         buffer = aligned_buffer(table.total_bytes)
@@ -222,13 +222,13 @@ def decode(buffer: Buffer, like: Payload | None = None) -> Payload:
     """Reads a payload in place, from a sender nobody vouches for.
 
     Args:
-      buffer: Exactly one payload, bytes or uint8, C-contiguous. The result views it;
+      buffer: exactly one payload, bytes or uint8, C-contiguous. The result views it;
         only a buffer that is not aligned to 16 bytes is copied.
-      like: An earlier version of the policy; its parsed layout serves again when the
+      like: an earlier version of the policy; its parsed layout serves again when the
         layout bytes are the same.
 
     Raises:
-      PayloadError: In one sentence, what was expected and what came.
+      PayloadError: in one sentence, what was expected and what came.
     """
     view = _byte_view(buffer)
     header = _check_header(view)

@@ -50,8 +50,8 @@ class QTensor:
       * float codes are finite.
 
     Attributes:
-      format: One of `kernels.FORMATS`.
-      codes: The stored codes, in the kernels' layout.
+      format: one of `kernels.FORMATS`.
+      codes: the stored codes, in the kernels' layout.
       shape: (N, K).
       scale: float32 [N] or None.
       zero_point: int32 [N] or None.

@@ -129,6 +129,10 @@ class QuantizedPolicy:
             temporary.unlink(missing_ok=True)
             raise
 
+    def __reduce__(self) -> tuple:
+        """Pickles and copies the policy by its bytes."""
+        return type(self).from_bytes, (bytes(self._buffer),)
+
     # --- Acting -----------------------------------------------------------------
 
     def __call__(self, observation: Any) -> np.ndarray:
@@ -145,13 +149,14 @@ class QuantizedPolicy:
             dtype that does not convert without loss of kind, or not finite.
         """
         action = np.empty(self._room, np.float32)
-        # What is wrong with an observation is left for the engine to find, so that a
-        # good one, which is nearly every one of a run, is looked at once.
-        try:
-            if not self._is_row:
-                raise ValueError
-            self._run(self._buffer, observation[None], action)
-        except (ValueError, TypeError, LookupError):
+        if self._is_row:
+            # What is wrong with an observation is left for the engine to find, so that
+            # a good one, which is nearly every one of a run, is looked at once.
+            try:
+                self._run(self._buffer, observation[None], action)
+            except (ValueError, TypeError, LookupError):
+                self.run_rows(self._filler.rows(observation)[None], action)
+        else:
             self.run_rows(self._filler.rows(observation)[None], action)
         return action[0] if self._is_action else self._shape_action(action[0], ())
 
@@ -164,16 +169,22 @@ class QuantizedPolicy:
         Raises:
           ObservationError: as a call; also if fields differ in M.
         """
-        try:
-            if not self._is_row:
-                raise ValueError
-            actions = np.empty((len(observations), self.output.width), np.float32)
-            self._run(self._buffer, observations, actions)
-        except (ValueError, TypeError):
-            size = self._filler.batch_size(observations)
-            actions = np.empty((size, self.output.width), np.float32)
-            self.run_rows(self._filler.rows(observations, (size,)), actions)
+        if self._is_row:
+            try:
+                actions = np.empty((len(observations), self.output.width), np.float32)
+                self._run(self._buffer, observations, actions)
+            except (ValueError, TypeError):
+                actions = self._batch_of_nests(observations)
+        else:
+            actions = self._batch_of_nests(observations)
         return self._shape_action(actions, (len(actions),))
+
+    def _batch_of_nests(self, observations: Any) -> np.ndarray:
+        """Returns the rows of actions for M observations of any structure."""
+        size = self._filler.batch_size(observations)
+        actions = np.empty((size, self.output.width), np.float32)
+        self.run_rows(self._filler.rows(observations, (size,)), actions)
+        return actions
 
     def run_rows(self, rows: np.ndarray, out: np.ndarray) -> None:
         """Runs the engine on flattened observations.

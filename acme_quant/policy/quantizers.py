@@ -4,7 +4,7 @@ Every quantizer goes through the same four steps on a weight matrix float32 [K, 
 column per output channel:
 
   calibrate   weight -> Range: the values a channel's codes have to cover
-  scale       Range -> (scale, zero_point): one step size per channel
+  scale       Range -> (scale, zero_point): one step size per channel; not of floats
   quantize    weight -> QTensor: round half to even, clip, store in the kernels' layout
   dequantize  QTensor -> float32 [N, K] (`QTensor.dequantize`)
 
@@ -47,7 +47,7 @@ def column_absmax(weight: np.ndarray) -> np.ndarray:
     """Returns the largest magnitude of each output channel, float32 [N].
 
     Raises:
-      NonFiniteWeights: A weight is NaN or infinite.
+      NonFiniteWeights: a weight is NaN or infinite.
     """
     try:
         return kernels.column_absmax(weight)
@@ -100,20 +100,15 @@ class Float32:
         largest = column_absmax(weight)
         return Range(-largest, largest)
 
-    def scale(self, limits: Range) -> Tuple[None, None]:
-        """Returns no scale: the codes are the values."""
-        del limits
-        return None, None
-
     def quantize(self, weight: np.ndarray, out: np.ndarray | None = None) -> QTensor:
         """Transposes float32 [K, N] into float32 rows [N, Kp].
 
         Args:
           weight: float32 [K, N].
-          out: Where the codes go, or None for a new array.
+          out: where the codes go, or None for a new array.
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite.
+          NonFiniteWeights: a weight is NaN or infinite.
         """
         weight = _matrix(weight)
         self.calibrate(weight)
@@ -137,7 +132,7 @@ class Float16(Float32):
         """Rounds float32 [K, N] to half rows [N, Kp].
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite, here or as a half.
+          NonFiniteWeights: a weight is NaN or infinite, here or as a half.
         """
         weight = _matrix(weight)
         largest = float(self.calibrate(weight).high.max())
@@ -170,7 +165,7 @@ class Int8:
         """Returns the symmetric range of each channel.
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite.
+          NonFiniteWeights: a weight is NaN or infinite.
         """
         largest = column_absmax(weight)
         return Range(-largest, largest)
@@ -184,24 +179,29 @@ class Int8:
 
         Args:
           weight: float32 [K, N].
-          out: Where the codes go, or None for a new array.
+          out: where the codes go, or None for a new array.
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite.
+          NonFiniteWeights: a weight is NaN or infinite.
         """
         weight = _matrix(weight)
         scale, zero_point = self.scale(self.calibrate(weight))
         codes = _codes(self.format, weight, out)
-        room = codes
-        if self.format == "int4":
-            room = np.zeros((len(codes), padded(weight.shape[0])), np.int8)
+        self._round(weight, scale, zero_point, codes)
+        return QTensor(self.format, codes, weight.shape[::-1], scale, zero_point)
+
+    def _round(
+        self,
+        weight: np.ndarray,
+        scale: np.ndarray,
+        zero_point: np.ndarray | None,
+        codes: np.ndarray,
+    ) -> None:
+        """Writes the codes of a weight [K, N] as int8 [N, Kp]."""
         inverse = np.float32(1) / scale
         kernels.quantize_columns(
-            weight, inverse, zero_point, -self.code_max, self.code_max, room
+            weight, inverse, zero_point, -self.code_max, self.code_max, codes
         )
-        if self.format == "int4":
-            kernels.pack_int4(room, codes)
-        return QTensor(self.format, codes, weight.shape[::-1], scale, zero_point)
 
     def error_bound(self, qtensor: QTensor, weight: np.ndarray) -> np.ndarray:
         """Returns half a step, or the distance to the clip range: float32 [N, K]."""
@@ -233,7 +233,7 @@ class Int8Tensor(Int8):
         """Returns one range for all channels, containing zero.
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite.
+          NonFiniteWeights: a weight is NaN or infinite.
         """
         column_absmax(weight)
         low, high = kernels.column_minmax(weight)
@@ -270,7 +270,7 @@ class Int8Clipped(Int8):
         """Returns the symmetric range of least squared error of each channel.
 
         Raises:
-          NonFiniteWeights: A weight is NaN or infinite.
+          NonFiniteWeights: a weight is NaN or infinite.
         """
         largest = column_absmax(weight)
         best = largest.copy()
@@ -321,6 +321,18 @@ class Int4(Int8):
     format = "int4"
     code_max = 7
 
+    def _round(
+        self,
+        weight: np.ndarray,
+        scale: np.ndarray,
+        zero_point: np.ndarray | None,
+        codes: np.ndarray,
+    ) -> None:
+        """Writes the codes of a weight [K, N] as uint8 [N, Kp / 2]."""
+        wide = np.zeros((len(codes), padded(weight.shape[0])), np.int8)
+        super()._round(weight, scale, zero_point, wide)
+        kernels.pack_int4(wide, codes)
+
 
 Quantizer = Union[Float32, Int8]
 
@@ -329,7 +341,7 @@ def get(quantizer: str | Quantizer) -> Quantizer:
     """Returns the quantizer of that name, or the object itself.
 
     Raises:
-      ValueError: The name is unknown or the object lacks what a quantizer needs.
+      ValueError: the name is unknown or the object lacks what a quantizer needs.
     """
     if isinstance(quantizer, str):
         if quantizer not in QUANTIZERS:
@@ -357,12 +369,12 @@ def check_precisions(
     """Refuses a communication precision that would change nothing.
 
     Args:
-      quantizer: The number format the actors run.
-      communication: The number format on the wire, when the actors are to quantize
+      quantizer: the number format the actors run.
+      communication: the number format on the wire, when the actors are to quantize
         what they receive; None or empty to send the actors' own format.
 
     Raises:
-      ValueError: Either is unknown, or both are the same.
+      ValueError: either is unknown, or both are the same.
     """
     running = get(quantizer).name
     if communication and get(communication).name == running:

@@ -32,11 +32,11 @@ class Requantizer:
         """Takes the actor's number format.
 
         Args:
-          quantizer: A name in `quantizers.QUANTIZERS` or an object like those.
-          activations: How integer layers round their inputs: 'wide' or '8bit'.
+          quantizer: a name in `quantizers.QUANTIZERS` or an object like those.
+          activations: how integer layers round their inputs: 'wide' or '8bit'.
 
         Raises:
-          ValueError: The quantizer is unknown.
+          ValueError: the quantizer is unknown.
         """
         self._quantizer = quantizers.get(quantizer)
         self._activations = activations
@@ -48,7 +48,7 @@ class Requantizer:
 
         Raises:
           PayloadError: `received` is not a policy.
-          NonFiniteWeights: It holds a NaN or Inf.
+          NonFiniteWeights: it holds a NaN or Inf.
         """
         if received.table is not self._table:
             QuantizedPolicy(received)  # The engine checks every number of the layout.

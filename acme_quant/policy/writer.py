@@ -26,9 +26,8 @@ from acme_quant.policy.qtensor import CODE_DTYPES, QTensor, codes_shape
 INT32_MAX = 2**31 - 1
 CODE_MAX = 127
 
-# The largest code of an activation quantized at run time; see `activation_max`. It and
-# a weight's code add up to an int16, of which the kernels for many rows make use.
-ACTIVATIONS = {"wide": 2**15 - 1 - CODE_MAX, "8bit": CODE_MAX}
+# The largest code of an activation quantized at run time; see `activation_max`.
+ACTIVATIONS = {"wide": kernels.LARGEST_CODE, "8bit": CODE_MAX}
 
 WEIGHTED = ("linear", "conv2d")
 
