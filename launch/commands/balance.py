@@ -212,11 +212,11 @@ def _report(plan: Plan, points: Sequence[Point]) -> int:
 
     about = json.loads((plan.workdir / BALANCE_FILE).read_text())
     found = balance_page.write(plan.workdir / "report", points, about)
-    for name, advice in found["recommendations"].items():
+    for name, advice in found.recommendations.items():
         print(f"{name}: {balance_page.sentence(advice)}")
-        for text in advice["extrapolated"] if advice else ():
+        for text in advice.extrapolated if advice else ():
             print(f"  extrapolated: {text}")
-    for problem in found["problems"]:
+    for problem in found.problems:
         print(f"  note: {problem}")
     page = plan.workdir / "report" / "balance.html"
     print(f"report: {page.resolve()}")

@@ -263,7 +263,7 @@ def _report(comparison: Comparison) -> int:
 
     found = report.write(comparison.workdir, comparison.level)
     print(f"report: {(comparison.workdir / 'report' / 'report.html').resolve()}")
-    for problem in found["problems"]:
+    for problem in found.problems:
         print(f"  note: {problem}")
-    finished = sum(run["finished"] for run in found["runs"])
+    finished = sum(run.finished for run in found.runs)
     return 0 if finished == len(list(comparison.runs())) else 1

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 
 from acme_quant.launch.reports import figures, operating_point, page
 from acme_quant.launch.reports.findings import OTHERS_LIMIT
-from acme_quant.launch.reports.operating_point import Point
+from acme_quant.launch.reports.operating_point import Advice, Point
 
+FORMAT = 1
 _LIMIT_MARKS = {
     "actors": "o",
     "learner": "s",
@@ -25,9 +26,27 @@ _LIMIT_MARKS = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Everything that the report of a balance says, by number format where it says."""
+
+    problems: Sequence[str]
+    points: Sequence[Point]
+    recommendations: Mapping[str, Advice | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it as JSON can hold it."""
+        return {
+            "format": FORMAT,
+            "methods": operating_point.METHODS,
+            **dataclasses.asdict(self),
+            "points": [point.to_json() for point in self.points],
+        }
+
+
 def write(
     folder: pathlib.Path, points: Sequence[Point], about: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> Findings:
     """Writes the report into `folder` and returns its findings.
 
     Args:
@@ -38,14 +57,14 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     found = findings(points, int(about["host"]["cores"] or 1))
     (folder / "summary.json").write_text(
-        json.dumps({**found, "about": about}, indent=2) + "\n"
+        json.dumps({**found.to_json(), "about": about}, indent=2) + "\n"
     )
     picture = folder / "balance.png"
     with figures.style():
         figures.save(draw(points, found), picture)
     parts = [
-        page.problems(found["problems"]),
-        *(_recommendation(*pair) for pair in found["recommendations"].items()),
+        page.problems(found.problems),
+        *(_recommendation(*pair) for pair in found.recommendations.items()),
         page.picture(
             {"balance": picture},
             "balance",
@@ -61,28 +80,19 @@ def write(
     return found
 
 
-def findings(points: Sequence[Point], cores: int) -> dict[str, Any]:
-    """Returns points, knees and recommendations by number format."""
+def findings(points: Sequence[Point], cores: int) -> Findings:
+    """Returns points, and knees and recommendations by number format."""
     formats = dict.fromkeys(point.quantizer for point in points)
-    return {
-        "format": 1,
-        "methods": operating_point.METHODS,
-        "problems": _problems(points),
-        "points": [
-            {
-                **dataclasses.asdict(point),
-                "limit": point.limit,
-                "steps_per_watt_s": point.steps_per_watt_s,
-            }
-            for point in points
-        ],
-        "recommendations": {
+    return Findings(
+        problems=_problems(points),
+        points=points,
+        recommendations={
             name: operating_point.recommend(
                 [point for point in points if point.quantizer == name], cores
             )
             for name in formats
         },
-    }
+    )
 
 
 def _problems(points: Sequence[Point]) -> list[str]:
@@ -104,11 +114,11 @@ def _problems(points: Sequence[Point]) -> list[str]:
     return found
 
 
-def draw(points: Sequence[Point], found: Mapping[str, Any]) -> Figure:
+def draw(points: Sequence[Point], found: Findings) -> Figure:
     """Draws throughput, waiting and efficiency over the number of actors."""
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     speed, waits, watt = figure.subplots(1, 3)
-    for name, colour in figures.colours(list(found["recommendations"])).items():
+    for name, colour in figures.colours(list(found.recommendations)).items():
         own = [point for point in points if point.quantizer == name]
         usual = [point for point in own if point.batch == own[0].batch]
         x = [point.actors for point in usual]
@@ -147,6 +157,8 @@ def draw(points: Sequence[Point], found: Mapping[str, Any]) -> Figure:
         axes.set_ylim(bottom=0)
         axes.set_xticks(sorted({point.actors for point in points}))
         axes.legend(fontsize=8)
+        if not figures.has_points(axes):
+            figures.say_not_measured(axes)
     return figure
 
 
@@ -157,26 +169,26 @@ def _known(
     return [float("nan") if value is None else scale * value for value in values]
 
 
-def sentence(advice: Mapping[str, Any] | None) -> str:
+def sentence(advice: Advice | None) -> str:
     """Returns a recommendation in one line."""
     if advice is None:
         return "nothing to recommend: no run finished."
-    parts = [f"--num_actors={advice['actors']}"]
-    if advice["samples_per_insert"] is not None:
-        parts.append(f"--samples_per_insert={advice['samples_per_insert']:.3g}")
-    parts.append(f"--batch_size={advice['batch']}")
-    text = f"{' '.join(parts)} (limit at the knee: {advice['limit'] or 'unknown'}"
-    if advice["actor_cores_per_learner_core"] is not None:
-        ratio = advice["actor_cores_per_learner_core"]
+    parts = [f"--num_actors={advice.actors}"]
+    if advice.samples_per_insert is not None:
+        parts.append(f"--samples_per_insert={advice.samples_per_insert:.3g}")
+    parts.append(f"--batch_size={advice.batch}")
+    text = f"{' '.join(parts)} (limit at the knee: {advice.limit or 'unknown'}"
+    if advice.actor_cores_per_learner_core is not None:
+        ratio = advice.actor_cores_per_learner_core
         text += f"; {ratio:.2f} actor cores per learner core"
     return text + ")"
 
 
-def _recommendation(name: str, advice: Mapping[str, Any] | None) -> str:
+def _recommendation(name: str, advice: Advice | None) -> str:
     text = f'<p class="headline"><b>{html.escape(name)}</b>: '
     text += f"{html.escape(sentence(advice))}</p>"
     if advice:
-        items = "".join(f"<li>{html.escape(t)}</li>" for t in advice["extrapolated"])
+        items = "".join(f"<li>{html.escape(t)}</li>" for t in advice.extrapolated)
         text += f"<p>Extrapolated, not measured:</p><ul>{items}</ul>"
     return text
 

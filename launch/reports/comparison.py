@@ -57,7 +57,7 @@ def run_folder(folder: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
 
 def read(
     folder: pathlib.Path, level: float | None = None
-) -> tuple[dict[str, Any], list[runs.Run], dict[str, Any]]:
+) -> tuple[dict[str, Any], list[runs.Run], findings.Findings]:
     """Returns what was compared, the runs there are, and their findings.
 
     Args:
@@ -78,7 +78,7 @@ def read(
     return about, found_runs, findings.findings(arms, seeds, found_runs, level)
 
 
-def write(folder: pathlib.Path, level: float | None = None) -> dict[str, Any]:
+def write(folder: pathlib.Path, level: float | None = None) -> findings.Findings:
     """Writes the report of a comparison's folder and returns its findings.
 
     Args:
@@ -95,7 +95,7 @@ def write(folder: pathlib.Path, level: float | None = None) -> dict[str, Any]:
     for run in found_runs:
         _write_curve(target / "csv" / f"{run.arm}_seed_{run.seed}.csv", run)
     (target / "summary.json").write_text(
-        json.dumps({**found, "about": about}, indent=2) + "\n"
+        json.dumps({**found.to_json(), "about": about}, indent=2) + "\n"
     )
     text = page.render(_title(about), found, pictures, about)
     (target / "report.html").write_text(text)

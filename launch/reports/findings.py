@@ -2,15 +2,129 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from acme_quant.launch.reports import measures
+from acme_quant.launch.reports.measures import Ratio, Spread
 from acme_quant.launch.reports.runs import Run
 
 FORMAT = 1
 # More of the machine than a desktop's background takes.
 OTHERS_LIMIT = 0.10
+
+BySeed = Mapping[int, float | None]
+# Reference -> arm -> ratio, for every arm but the reference itself.
+Ratios = Mapping[str, Mapping[str, Ratio]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunNumbers:
+    """One run in numbers; None for what it did not measure."""
+
+    arm: str
+    seed: int
+    finished: bool
+    exit_code: int | None
+    wall_s: float | None
+    actor_steps: float | None
+    learner_steps: float | None
+    evaluations: int
+    best_return: float | None
+    final_return: float | None
+    kwh: float | None
+    kg_co2: float | None
+    bytes_sent: float | None
+    staleness: float | None
+    share_of_other_programs: float | None
+    energy_method: str
+    energy_missing: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """Means and spreads over the finished runs of one arm."""
+
+    runs: int
+    best_return: Spread
+    final_return: Spread
+    steps_per_s: Spread
+    kwh: Spread
+    kg_co2: Spread
+    bytes_sent: Spread
+    policy_bytes: Spread
+    staleness: Spread
+    breakdown_us: Mapping[str, float]
+    kwh_by_role: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reached:
+    """When the finished runs of an arm reached a level: seconds from launch.
+
+    `reached` of `of` runs did; the rest is a `Spread` over those.
+    """
+
+    seconds: BySeed
+    reached: int
+    of: int
+    mean: float | None
+    std: float | None
+    min: float | None
+    max: float | None
+    n: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """A return to measure the time to."""
+
+    name: str
+    return_: float
+    arms: Mapping[str, Reached]
+    speedup: Ratios
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeRun:
+    """Times, energies and their ratios at equal learner steps."""
+
+    learner_steps: BySeed
+    seconds: Mapping[str, BySeed]
+    training_seconds: Mapping[str, BySeed]
+    kwh: Mapping[str, BySeed]
+    kg_co2: Mapping[str, BySeed]
+    speedup: Ratios
+    training_speedup: Ratios
+    kwh_ratio: Ratios
+    kg_co2_ratio: Ratios
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Everything that the report of a comparison says."""
+
+    arms: Sequence[str]
+    seeds: Sequence[int]
+    references: Sequence[str]
+    problems: Sequence[str]
+    runs: Sequence[RunNumbers]
+    by_arm: Mapping[str, Arm]
+    levels: Sequence[Level]
+    whole_run: WholeRun
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The (reference, arm) that a reader is shown."""
+        return measures.pairs(self.arms, self.references)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all of it as JSON can hold it, `return_` as `return`."""
+        found = dataclasses.asdict(
+            self, dict_factory=lambda pairs: {k.rstrip("_"): v for k, v in pairs}
+        )
+        return {"format": FORMAT, "methods": measures.METHODS, **found}
 
 
 def findings(
@@ -18,8 +132,8 @@ def findings(
     seeds: Sequence[int],
     runs: Sequence[Run],
     level: float | None = None,
-) -> dict[str, Any]:
-    """Returns everything the report says, as JSON can hold it.
+) -> Findings:
+    """Returns everything the report says.
 
     Args:
       arms: the arms that were asked for, in their order.
@@ -29,18 +143,16 @@ def findings(
     """
     done = {a: [r for r in runs if r.arm == a and r.finished] for a in arms}
     references = [name for name in measures.REFERENCES if done.get(name)]
-    return {
-        "format": FORMAT,
-        "methods": measures.METHODS,
-        "arms": list(arms),
-        "seeds": list(seeds),
-        "references": references,
-        "problems": _problems(arms, seeds, runs, done, level),
-        "runs": [_run(run) for run in runs],
-        "by_arm": {arm: _arm(done[arm]) for arm in arms},
-        "levels": _levels(done, references, level),
-        "whole_run": _whole_run(done, references),
-    }
+    return Findings(
+        arms=list(arms),
+        seeds=list(seeds),
+        references=references,
+        problems=_problems(arms, seeds, runs, done, level),
+        runs=[_run(run) for run in runs],
+        by_arm={arm: _arm(done[arm]) for arm in arms},
+        levels=_levels(done, references, level),
+        whole_run=_whole_run(done, references),
+    )
 
 
 def _problems(
@@ -82,47 +194,47 @@ def _problems(
     return found
 
 
-def _run(run: Run) -> dict[str, Any]:
-    return {
-        "arm": run.arm,
-        "seed": run.seed,
-        "finished": run.finished,
-        "exit_code": run.summary.get("exit_code"),
-        "wall_s": run.summary.get("wall_s"),
-        "actor_steps": run.summary.get("actor_steps"),
-        "learner_steps": run.learner.last("learner_steps"),
-        "evaluations": len(run.evaluations),
-        "best_return": measures.best_return(run),
-        "final_return": measures.final_return(run),
-        "kwh": run.energy.last("kwh"),
-        "kg_co2": run.energy.last("kg_co2"),
-        "bytes_sent": run.bytes_sent(),
-        "staleness": run.staleness(),
-        "share_of_other_programs": run.share_of_others(),
-        "energy_method": run.energy_method,
-        "energy_missing": run.energy_missing,
-    }
+def _run(run: Run) -> RunNumbers:
+    return RunNumbers(
+        arm=run.arm,
+        seed=run.seed,
+        finished=run.finished,
+        exit_code=run.summary.get("exit_code"),
+        wall_s=run.summary.get("wall_s"),
+        actor_steps=run.summary.get("actor_steps"),
+        learner_steps=run.learner.last("learner_steps"),
+        evaluations=len(run.evaluations),
+        best_return=measures.best_return(run),
+        final_return=measures.final_return(run),
+        kwh=run.energy.last("kwh"),
+        kg_co2=run.energy.last("kg_co2"),
+        bytes_sent=run.bytes_sent(),
+        staleness=run.staleness(),
+        share_of_other_programs=run.share_of_others(),
+        energy_method=run.energy_method,
+        energy_missing=run.energy_missing,
+    )
 
 
-def _arm(runs: Sequence[Run]) -> dict[str, Any]:
+def _arm(runs: Sequence[Run]) -> Arm:
     """Returns means and spreads over the finished runs of one arm."""
-    stages = [run.stage_us() for run in runs]
-    roles = [run.kwh_by_role() for run in runs]
-    return {
-        "runs": len(runs),
-        "best_return": measures.spread([measures.best_return(r) for r in runs]),
-        "final_return": measures.spread([measures.final_return(r) for r in runs]),
-        "steps_per_s": measures.spread([run.steps_per_s() for run in runs]),
-        "kwh": measures.spread([run.energy.last("kwh") for run in runs]),
-        "kg_co2": measures.spread([run.energy.last("kg_co2") for run in runs]),
-        "bytes_sent": measures.spread([run.bytes_sent() for run in runs]),
-        "policy_bytes": measures.spread(
-            [run.quantizer.last("policy_bytes") for run in runs]
-        ),
-        "staleness": measures.spread([run.staleness() for run in runs]),
-        "breakdown_us": _mean_of(stages),
-        "kwh_by_role": _mean_of(roles),
-    }
+
+    def over_seeds(measure: Callable[[Run], float | None]) -> Spread:
+        return measures.spread([measure(run) for run in runs])
+
+    return Arm(
+        runs=len(runs),
+        best_return=over_seeds(measures.best_return),
+        final_return=over_seeds(measures.final_return),
+        steps_per_s=over_seeds(Run.steps_per_s),
+        kwh=over_seeds(lambda run: run.energy.last("kwh")),
+        kg_co2=over_seeds(lambda run: run.energy.last("kg_co2")),
+        bytes_sent=over_seeds(Run.bytes_sent),
+        policy_bytes=over_seeds(lambda run: run.quantizer.last("policy_bytes")),
+        staleness=over_seeds(Run.staleness),
+        breakdown_us=_mean_of([run.stage_us() for run in runs]),
+        kwh_by_role=_mean_of([run.kwh_by_role() for run in runs]),
+    )
 
 
 def _mean_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -132,38 +244,28 @@ def _mean_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _levels(
-    done: Mapping[str, Sequence[Run]],
-    references: Sequence[str],
-    level: float | None,
-) -> list[dict[str, Any]]:
+    done: Mapping[str, Sequence[Run]], references: Sequence[str], level: float | None
+) -> list[Level]:
     found = []
     for name, value in measures.levels(done, level):
         seconds = {
             arm: {run.seed: measures.reached_at(run, value) for run in runs}
             for arm, runs in done.items()
         }
-        found.append(
-            {
-                "name": name,
-                "return": value,
-                "arms": {
-                    arm: {
-                        "seconds": by_seed,
-                        "reached": sum(s is not None for s in by_seed.values()),
-                        "of": len(by_seed),
-                        **measures.spread(list(by_seed.values())),
-                    }
-                    for arm, by_seed in seconds.items()
-                },
-                "speedup": _against(references, seconds),
-            }
-        )
+        arms = {arm: _reached(by_seed) for arm, by_seed in seconds.items()}
+        found.append(Level(name, value, arms, _against(references, seconds)))
     return found
+
+
+def _reached(by_seed: BySeed) -> Reached:
+    reached = sum(seconds is not None for seconds in by_seed.values())
+    spread = measures.spread(list(by_seed.values()))
+    return Reached(by_seed, reached, len(by_seed), **dataclasses.asdict(spread))
 
 
 def _whole_run(
     done: Mapping[str, Sequence[Run]], references: Sequence[str]
-) -> dict[str, Any]:
+) -> WholeRun:
     """Returns times, energies and their ratios at equal learner steps."""
     by_seed: dict[int, list[Run]] = {}
     for runs in done.values():
@@ -171,7 +273,7 @@ def _whole_run(
             by_seed.setdefault(run.seed, []).append(run)
     steps = {seed: measures.equal_steps(runs) for seed, runs in by_seed.items()}
 
-    def table(measure: Callable[[Run, float], float | None]) -> dict[str, Any]:
+    def table(measure: Callable[[Run, float], float | None]) -> dict[str, BySeed]:
         return {
             arm: {
                 run.seed: measure(run, steps[run.seed])
@@ -185,23 +287,20 @@ def _whole_run(
     training = table(measures.training_seconds_to)
     kwh = table(measures.energy_to)
     kg_co2 = table(lambda run, at: measures.energy_to(run, at, "kg_co2"))
-    return {
-        "learner_steps": steps,
-        "seconds": seconds,
-        "training_seconds": training,
-        "kwh": kwh,
-        "kg_co2": kg_co2,
-        "speedup": _against(references, seconds),
-        "training_speedup": _against(references, training),
-        "kwh_ratio": _against(references, kwh),
-        "kg_co2_ratio": _against(references, kg_co2),
-    }
+    return WholeRun(
+        learner_steps=steps,
+        seconds=seconds,
+        training_seconds=training,
+        kwh=kwh,
+        kg_co2=kg_co2,
+        speedup=_against(references, seconds),
+        training_speedup=_against(references, training),
+        kwh_ratio=_against(references, kwh),
+        kg_co2_ratio=_against(references, kg_co2),
+    )
 
 
-def _against(
-    references: Sequence[str], values: Mapping[str, Mapping[int, float | None]]
-) -> dict[str, dict[str, Any]]:
-    """Returns reference -> arm -> ratios, for every arm but the reference itself."""
+def _against(references: Sequence[str], values: Mapping[str, BySeed]) -> Ratios:
     return {
         reference: {
             arm: measures.ratios(values[reference], by_seed)

@@ -7,9 +7,9 @@ did not finish, or did not get there, has no ratio.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -47,6 +47,27 @@ METHODS = {
         "environment steps of all actors a second, from the first learner row on"
     ),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """A quantity over seeds; None when no seed has it, `std` when only one has."""
+
+    mean: float | None = None
+    std: float | None = None
+    min: float | None = None
+    max: float | None = None
+    n: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Ratio:
+    """Reference / arm by seed, with geometric mean and range over the seeds."""
+
+    mean: float | None
+    min: float | None
+    max: float | None
+    by_seed: Mapping[int, float]
 
 
 def smooth(returns: np.ndarray) -> np.ndarray:
@@ -131,19 +152,13 @@ def mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def spread(values: Sequence[float | None]) -> dict[str, Any]:
+def spread(values: Sequence[float | None]) -> Spread:
     """Returns mean, standard deviation over seeds, least, most and their number."""
     known = [value for value in values if value is not None]
     if not known:
-        return {"mean": None, "std": None, "min": None, "max": None, "n": 0}
+        return Spread()
     std = float(np.std(known, ddof=1)) if len(known) > 1 else None
-    return {
-        "mean": float(np.mean(known)),
-        "std": std,
-        "min": min(known),
-        "max": max(known),
-        "n": len(known),
-    }
+    return Spread(float(np.mean(known)), std, min(known), max(known), len(known))
 
 
 def pairs(arms: Sequence[str], references: Sequence[str]) -> list[tuple[str, str]]:
@@ -162,8 +177,8 @@ def pairs(arms: Sequence[str], references: Sequence[str]) -> list[tuple[str, str
 
 def ratios(
     reference: Mapping[int, float | None], arm: Mapping[int, float | None]
-) -> dict[str, Any]:
-    """Returns reference / arm by seed, with geometric mean and range over seeds.
+) -> Ratio:
+    """Returns reference / arm of each seed that has both.
 
     Args:
       reference: seed -> value; None where it was not measured.
@@ -175,9 +190,7 @@ def ratios(
         if reference[seed] and arm[seed]
     }
     values = list(seeds.values())
-    return {
-        "mean": float(np.exp(np.mean(np.log(values)))) if values else None,
-        "min": min(values) if values else None,
-        "max": max(values) if values else None,
-        "by_seed": seeds,
-    }
+    if not values:
+        return Ratio(None, None, None, seeds)
+    mean = float(np.exp(np.mean(np.log(values))))
+    return Ratio(mean, min(values), max(values), seeds)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -100,6 +99,11 @@ class Point:
             self.steps_per_s / self.watts if self.steps_per_s and self.watts else None
         )
 
+    def to_json(self) -> dict[str, object]:
+        """Returns what was measured and what follows from it, as JSON can hold it."""
+        follows = {"limit": self.limit, "steps_per_watt_s": self.steps_per_watt_s}
+        return {**dataclasses.asdict(self), **follows}
+
     @property
     def free_steps_per_s(self) -> float | None:
         """Environment steps a second if the actors never waited for the limiter."""
@@ -113,6 +117,27 @@ class Point:
         if self.learner_steps_per_s is None or self.learner_waits is None:
             return None
         return self.learner_steps_per_s / max(1.0 - self.learner_waits, 1e-3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """What to set on this machine.
+
+    Attributes:
+      actors: at the knee.
+      limit: what limits a run there.
+      actor_cores_per_learner_core: busy cores there.
+      batch: of those measured, the one with the most samples a second.
+      samples_per_insert: at which neither side would wait.
+      extrapolated: what of it was not measured, in words.
+    """
+
+    actors: int
+    limit: str | None
+    actor_cores_per_learner_core: float | None
+    batch: int
+    samples_per_insert: float | None
+    extrapolated: Sequence[str]
 
 
 def measure(run: Run, quantizer: str, actors: int) -> Point:
@@ -201,7 +226,7 @@ def knee(points: Sequence[Point]) -> Point | None:
     return min(enough, key=lambda point: point.actors)
 
 
-def recommend(points: Sequence[Point], cores: int) -> dict[str, Any] | None:
+def recommend(points: Sequence[Point], cores: int) -> Advice | None:
     """Returns what to set on this machine, and what of it was not measured.
 
     Args:
@@ -225,14 +250,14 @@ def recommend(points: Sequence[Point], cores: int) -> dict[str, Any] | None:
     insert = None
     if best.free_steps_per_s and best.free_learner_steps_per_s:
         insert = best.free_learner_steps_per_s * best.batch / best.free_steps_per_s
-    return {
-        "actors": at.actors,
-        "limit": at.limit,
-        "actor_cores_per_learner_core": ratio,
-        "batch": best.batch,
-        "samples_per_insert": insert,
-        "extrapolated": _extrapolated(points, at, best, cores),
-    }
+    return Advice(
+        actors=at.actors,
+        limit=at.limit,
+        actor_cores_per_learner_core=ratio,
+        batch=best.batch,
+        samples_per_insert=insert,
+        extrapolated=_extrapolated(points, at, best, cores),
+    )
 
 
 def _extrapolated(

@@ -63,22 +63,22 @@ def test_knee_is_the_fewest_actors_with_most_of_the_throughput() -> None:
 def test_recommended_ratio_keeps_both_sides_busy() -> None:
     advice = operating_point.recommend(over_actors([100.0, 50.0]), cores=2)
     # Free rates: 10 / 0.9 learner steps/s of 64 samples, 100 / 0.9 inserts/s.
-    assert advice["samples_per_insert"] == pytest.approx(10 * 64 / 100)
-    assert advice["actor_cores_per_learner_core"] == 2.0
-    assert advice["actors"] == 1
+    assert advice.samples_per_insert == pytest.approx(10 * 64 / 100)
+    assert advice.actor_cores_per_learner_core == 2.0
+    assert advice.actors == 1
 
 
 def test_batch_with_the_most_samples_is_recommended() -> None:
     points = over_actors([100.0, 50.0])
     larger = dataclasses.replace(EVEN, batch=256, learner_steps_per_s=5.0)
     advice = operating_point.recommend([*points, larger], cores=2)
-    assert advice["batch"] == 256
-    assert advice["samples_per_insert"] == pytest.approx(5 * 256 / 100)
+    assert advice.batch == 256
+    assert advice.samples_per_insert == pytest.approx(5 * 256 / 100)
 
 
 def test_what_was_not_measured_is_said() -> None:
     advice = operating_point.recommend(over_actors([100.0, 200.0, 400.0]), cores=2)
-    text = " ".join(advice["extrapolated"])
+    text = " ".join(advice.extrapolated)
     assert "no run was made with this value" in text
     assert "still rose at 4 actors" in text
     assert "the 2 cores" in text
@@ -123,7 +123,7 @@ def test_page_stands_alone_and_says_what_is_unknown(tmp_path: pathlib.Path) -> N
     text = (tmp_path / "balance.html").read_text()
     assert "data:image/png;base64," in text and "<script" not in text
     assert "not measured" in text and "nothing to recommend" in text
-    assert found["recommendations"]["float32"] is None
+    assert found.recommendations["float32"] is None
     assert "50% of the CPU time went to other programs" in text
     assert "float32, 1 actors, batch 64: did not finish" in text
     assert json.loads((tmp_path / "summary.json").read_text())["points"]

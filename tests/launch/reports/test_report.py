@@ -39,7 +39,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found_in(folder: pathlib.Path, level: float | None = None) -> dict[str, Any]:
     """Returns the findings without drawing them."""
-    return report.read(folder, level)[2]
+    return report.read(folder, level)[2].to_json()
 
 
 def test_speedup_is_exact_for_known_curves(comparison: pathlib.Path) -> None:
@@ -131,7 +131,7 @@ def test_report_folder_has_csv_json_and_figures(comparison: pathlib.Path) -> Non
 def test_crashed_run_is_named_and_in_no_mean(comparison: pathlib.Path) -> None:
     place = report.run_folder(comparison, "int8", 1)
     synthetic.write_run(place, 100.0, exit_code=1)
-    found = report.write(comparison)
+    found = report.write(comparison).to_json()
     assert "int8, seed 1: it ended with exit code 1." in found["problems"]
     assert found["by_arm"]["int8"]["runs"] == 1
     assert list(found["whole_run"]["speedup"]["float32"]["int8"]["by_seed"]) == [0]
@@ -141,7 +141,7 @@ def test_crashed_run_is_named_and_in_no_mean(comparison: pathlib.Path) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_missing_arm_has_no_ratio_and_is_named(comparison: pathlib.Path) -> None:
     shutil.rmtree(comparison / "runs" / "acme")
-    found = report.write(comparison)
+    found = report.write(comparison).to_json()
     assert (
         "acme: no finished run, so it is in no mean and no ratio."
         in (found["problems"])
@@ -155,7 +155,7 @@ def test_missing_arm_has_no_ratio_and_is_named(comparison: pathlib.Path) -> None
 def test_level_never_reached_is_said(comparison: pathlib.Path) -> None:
     for seed in (0, 1):
         synthetic.write_run(report.run_folder(comparison, "int8", seed), top=600.0)
-    found = report.write(comparison)
+    found = report.write(comparison).to_json()
     assert found["levels"][0]["arms"]["int8"]["reached"] == 2
     assert found["levels"][3]["arms"]["int8"]["mean"] is None
     assert found["levels"][3]["speedup"]["float32"]["int8"]["mean"] is None
@@ -166,7 +166,7 @@ def test_level_never_reached_is_said(comparison: pathlib.Path) -> None:
 def test_loss_is_kept_in(comparison: pathlib.Path) -> None:
     for seed in (0, 1):
         synthetic.write_run(report.run_folder(comparison, "int8", seed), 5.0)
-    found = report.write(comparison)
+    found = report.write(comparison).to_json()
     assert found["whole_run"]["speedup"]["float32"]["int8"]["mean"] < 1.0
     assert "(slower)" in (comparison / "report" / "report.html").read_text()
 
@@ -182,7 +182,7 @@ def test_comparison_without_any_run_is_a_page_of_problems(
     tmp_path: pathlib.Path,
 ) -> None:
     synthetic.write_comparison(tmp_path, ["float32", "int8"], [0])
-    found = report.write(tmp_path)
+    found = report.write(tmp_path).to_json()
     assert "int8: no run of seed 0." in found["problems"]
     assert (tmp_path / "report" / "report.html").exists()
 
