@@ -1,43 +1,32 @@
-"""Settings with their help text, and the checks that all agents share.
-
-The command line is made from these fields, so a setting is written once.
-"""
+"""The checks of settings that all agents share."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Protocol
+
+from acme_quant.settings import refusals
 
 
-def setting(default: Any, text: str) -> Any:
-    """Declares a dataclass field that carries its help text."""
-    return dataclasses.field(default=default, metadata={"help": text})
+class ReplaySettings(Protocol):
+    """The settings of every agent that speak of its replay."""
+
+    batch_size: int
+    samples_per_insert: float
+    min_replay_size: int
+    max_replay_size: int
 
 
-def check_replay(config: Any) -> None:
-    """Refuses replay sizes with which the first batch would never be sampled.
-
-    Args:
-      config: an agent's settings with batch_size, min_replay_size, max_replay_size
-        and samples_per_insert.
+def check(config: ReplaySettings) -> None:
+    """Refuses settings out of bounds, and a replay that never gives a first batch.
 
     Raises:
-      ValueError: with the two sizes that contradict each other.
+      ValueError: with one sentence on the first that is refused.
     """
-    for smaller, larger in (
-        ("min_replay_size", "max_replay_size"),
-        ("batch_size", "max_replay_size"),
-    ):
-        low, high = getattr(config, smaller), getattr(config, larger)
+    refusals.check(config)
+    for smaller in ("min_replay_size", "batch_size"):
+        low, high = getattr(config, smaller), config.max_replay_size
         if low > high:
             raise ValueError(
-                f"expected {smaller} <= {larger}, got {low} > {high}: "
+                f"expected {smaller} <= max_replay_size, got {low} > {high}: "
                 "the learner would never see its first batch."
             )
-    # Acme's rate limiter allows an error of a tenth of min_replay_size insertions;
-    # Reverb wants room for at least one.
-    if config.samples_per_insert <= 0 or config.min_replay_size < 10:
-        raise ValueError(
-            "expected samples_per_insert > 0 and min_replay_size >= 10, got "
-            f"{config.samples_per_insert} and {config.min_replay_size}."
-        )

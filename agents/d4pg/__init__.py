@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.acting.exploration import GaussianNoise, spread
+from acme_quant.agents import settings
 from acme_quant.agents.d4pg.config import Config
-from acme_quant.agents.settings import check_replay
 
 if TYPE_CHECKING:
     import acme
@@ -41,7 +41,7 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
             f"d4pg expects continuous actions, got {kind} ones; "
             "use --agent=dqn for discrete actions."
         )
-    check_replay(config)
+    settings.check(config)
     # Acme allows the rate an error of a tenth of min_replay_size insertions, and Reverb
     # refuses a limiter that allows less than one sample.
     if config.min_replay_size * config.samples_per_insert < 10:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from acme_quant.agents.settings import setting
+from acme_quant.settings.declaration import setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,30 +12,42 @@ class Config:
     """Settings of D4PG; the defaults are Acme's except where the help says so."""
 
     policy_layers: tuple[int, ...] = setting(
-        (256, 256, 256), "Hidden layer sizes of the policy."
+        (256, 256, 256), "Hidden layer sizes of the policy.", at_least=1, fewest=1
     )
     critic_layers: tuple[int, ...] = setting(
-        (512, 512, 256), "Hidden layer sizes of the critic."
+        (512, 512, 256), "Hidden layer sizes of the critic.", at_least=1, fewest=1
     )
-    num_atoms: int = setting(51, "Atoms of the critic's value distribution.")
-    value_bound: float = setting(150.0, "The atoms span [-bound, bound].")
-    batch_size: int = setting(256, "Transitions per learner step.")
+    num_atoms: int = setting(
+        51, "Atoms of the critic's value distribution.", at_least=2
+    )
+    value_bound: float = setting(150.0, "The atoms span [-bound, bound].", above=0)
+    batch_size: int = setting(256, "Transitions per learner step.", at_least=1)
     samples_per_insert: float = setting(
-        32.0, "Times each inserted transition is sampled on average."
+        32.0, "Times each inserted transition is sampled on average.", above=0
     )
-    min_replay_size: int = setting(1000, "Transitions before learning starts.")
-    max_replay_size: int = setting(1_000_000, "Transitions that replay holds.")
-    n_step: int = setting(5, "Environment steps folded into one transition.")
-    discount: float = setting(0.99, "Discount factor of a step.")
-    learning_rate: float = setting(1e-4, "Adam's step size, policy and critic.")
+    min_replay_size: int = setting(
+        1000, "Transitions before learning starts.", at_least=10
+    )
+    max_replay_size: int = setting(
+        1_000_000, "Transitions that replay holds.", at_least=1
+    )
+    n_step: int = setting(
+        5, "Environment steps folded into one transition.", at_least=1
+    )
+    discount: float = setting(0.99, "Discount factor of a step.", at_least=0, at_most=1)
+    learning_rate: float = setting(
+        1e-4, "Adam's step size, policy and critic.", above=0
+    )
     target_update_period: int = setting(
-        100, "Learner steps between copies to the target networks."
+        100, "Learner steps between copies to the target networks.", at_least=1
     )
     sigma: float = setting(
-        0.3, "Standard deviation of the actors' Gaussian exploration noise."
+        0.3, "Standard deviation of the actors' Gaussian exploration noise.", at_least=0
     )
     sigma_spread: float = setting(
         0.0,
         "Spread of sigma over the actors: they run from sigma*(1-spread) to "
         "sigma*(1+spread), evenly.",
+        at_least=0,
+        at_most=1,
     )

@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.acting.exploration import EpsilonGreedy, apex_epsilon
-from acme_quant.agents.dqn.config import NETWORKS, Config
-from acme_quant.agents.settings import check_replay
+from acme_quant.agents import settings
+from acme_quant.agents.dqn.config import Config
+from acme_quant.settings import refusals
 
 if TYPE_CHECKING:
     import acme
@@ -42,31 +43,11 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
             f"dqn expects discrete actions, got {kind} ones; "
             "use --agent=d4pg for continuous actions."
         )
-    _check_numbers(config)
+    settings.check(config)
     _check_network(spec, config)
-    check_replay(config)
-
-
-def _check_numbers(config: Config) -> None:
-    bounds = {
-        "epsilon": (0.0, 1.0),
-        "discount": (0.0, 1.0),
-        "importance_sampling_exponent": (0.0, 1.0),
-        "priority_exponent": (0.0, float("inf")),
-        "epsilon_exponent": (0.0, float("inf")),
-        "epsilon_decay_steps": (0, float("inf")),
-        "n_step": (1, float("inf")),
-        "target_update_period": (1, float("inf")),
-    }
-    for name, (low, high) in bounds.items():
-        value = getattr(config, name)
-        if not low <= value <= high:
-            raise ValueError(f"expected {name} in [{low}, {high}], got {value}.")
 
 
 def _check_network(spec: specs.EnvironmentSpec, config: Config) -> None:
-    if config.network not in NETWORKS:
-        raise ValueError(f"expected network out of {NETWORKS}, got {config.network!r}.")
     image = _is_image(spec)
     if config.network == "atari" and not image:
         raise ValueError(
@@ -77,10 +58,7 @@ def _check_network(spec: specs.EnvironmentSpec, config: Config) -> None:
         if image:
             raise ValueError(f"{config.network} expects rows, got images; use atari.")
         return
-    if config.q_layers != Config().q_layers:
-        raise ValueError(
-            "q_layers would change nothing: the atari network has its own."
-        )
+    refusals.check(config, {"mlp": "the atari network, which has layers of its own"})
 
 
 def _is_image(spec: specs.EnvironmentSpec) -> bool:

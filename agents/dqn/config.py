@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from acme_quant.agents.settings import setting
+from acme_quant.settings.declaration import setting
 
 NETWORKS = ("auto", "mlp", "duelling", "atari")
 
@@ -17,34 +17,52 @@ class Config:
         "auto",
         "Q-network: mlp, duelling, atari (Acme's, of images), or auto: atari for "
         "images, mlp for all else.",
+        choices=NETWORKS,
     )
     q_layers: tuple[int, ...] = setting(
-        (256, 256, 256), "Hidden layer sizes of the networks mlp and duelling."
+        (256, 256, 256),
+        "Hidden layer sizes of the networks mlp and duelling.",
+        at_least=1,
+        serves="mlp",
     )
-    batch_size: int = setting(256, "Transitions per learner step.")
+    batch_size: int = setting(256, "Transitions per learner step.", at_least=1)
     samples_per_insert: float = setting(
-        32.0, "Times each inserted transition is sampled on average."
+        32.0, "Times each inserted transition is sampled on average.", above=0
     )
-    min_replay_size: int = setting(1000, "Transitions before learning starts.")
-    max_replay_size: int = setting(1_000_000, "Transitions that replay holds.")
+    min_replay_size: int = setting(
+        1000, "Transitions before learning starts.", at_least=10
+    )
+    max_replay_size: int = setting(
+        1_000_000, "Transitions that replay holds.", at_least=1
+    )
     priority_exponent: float = setting(
-        0.6, "Exponent of the priorities in replay; 0 samples uniformly."
+        0.6, "Exponent of the priorities in replay; 0 samples uniformly.", at_least=0
     )
     importance_sampling_exponent: float = setting(
-        0.2, "Exponent of the importance weights that correct for the priorities."
+        0.2,
+        "Exponent of the importance weights that correct for the priorities.",
+        at_least=0,
+        at_most=1,
     )
-    n_step: int = setting(5, "Environment steps folded into one transition.")
-    discount: float = setting(0.99, "Discount factor of a step.")
-    learning_rate: float = setting(1e-3, "Adam's step size.")
+    n_step: int = setting(
+        5, "Environment steps folded into one transition.", at_least=1
+    )
+    discount: float = setting(0.99, "Discount factor of a step.", at_least=0, at_most=1)
+    learning_rate: float = setting(1e-3, "Adam's step size.", above=0)
     target_update_period: int = setting(
-        100, "Learner steps between copies to the target networks."
+        100, "Learner steps between copies to the target networks.", at_least=1
     )
-    epsilon: float = setting(0.05, "Probability of a random action of an actor.")
+    epsilon: float = setting(
+        0.05, "Probability of a random action of an actor.", at_least=0, at_most=1
+    )
     epsilon_exponent: float = setting(
         0.0,
         "Spread of epsilon over the actors: actor i of N takes epsilon ** (1 + "
         "exponent * i / (N-1)); 0: all the same; Ape-X has 7 with epsilon 0.4.",
+        at_least=0,
     )
     epsilon_decay_steps: int = setting(
-        0, "Steps of an actor in which its epsilon falls from 1 to its own value."
+        0,
+        "Steps of an actor in which its epsilon falls from 1 to its own value.",
+        at_least=0,
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -25,12 +24,39 @@ from acme_quant.launch.reports.operating_point import Point
 from acme_quant.launch.settings import arguments, checks
 from acme_quant.launch.settings.config import UsageError
 from acme_quant.policy import quantizers
+from acme_quant.settings.declaration import setting
 
 # What the balance decides for each run.
 _OWN = ("quantizer", "actor", "num_actors", "max_actor_steps")
 _OWN += ("evaluate_every", "checkpoint_every_s", "fresh")
 _BATCH_FACTOR = 4
 BALANCE_FILE = "balance.json"
+
+
+def _default_actors() -> tuple[int, ...]:
+    cores = machine.cores()
+    return tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= max(1, 2 * cores))
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The command's own flags."""
+
+    actors: tuple[int, ...] = setting(
+        _default_actors(), "Numbers of actors to try.", at_least=1, fewest=1
+    )
+    quantizers: tuple[str, ...] = setting(
+        ("int8", "float32"),
+        "Number formats to try.",
+        choices=tuple(quantizers.QUANTIZERS),
+        fewest=1,
+    )
+    steps_per_actor: int = setting(
+        5000,
+        "Environment steps of each actor in a run; --min_replay_size of them come "
+        "before the learner starts.",
+        at_least=1,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,8 +100,8 @@ def main(argv: Sequence[str]) -> int:
       Ctrl-C.
     """
     try:
-        values = arguments.parse(argv, _define)
-        plan = from_flags(values, argv)
+        values, options = arguments.flags_of(argv, Options)
+        plan = make_plan(values, options, argv)
         batch = _check(plan)
     except arguments.HelpRequested as text:
         print(text)
@@ -91,66 +117,31 @@ def main(argv: Sequence[str]) -> int:
     return _report(plan, points)
 
 
-def _define(values: flags.FlagValues) -> None:
-    flags.DEFINE_list(
-        "actors", _default_actors(), "Numbers of actors to try.", flag_values=values
-    )
-    flags.DEFINE_list(
-        "quantizers", "int8,float32", "Number formats to try.", flag_values=values
-    )
-    flags.DEFINE_integer(
-        "steps_per_actor",
-        5000,
-        "Environment steps of each actor in a run; --min_replay_size of them come "
-        "before the learner starts.",
-        1,
-        flag_values=values,
-    )
-
-
-def _default_actors() -> list[str]:
-    cores = os.cpu_count() or 1
-    return [str(n) for n in (1, 2, 4, 8, 16, 32, 64) if n <= 2 * cores]
-
-
-def from_flags(values: flags.FlagValues, argv: Sequence[str] = ()) -> Plan:
+def make_plan(
+    values: flags.FlagValues, options: Options, argv: Sequence[str] = ()
+) -> Plan:
     """Returns the plan that the parsed flags of `argv` describe.
 
     Raises:
-      UsageError: if a flag is decided by the plan, or a list is no list of numbers.
+      UsageError: if a flag is decided by the plan, or there is no folder.
     """
     arguments.refuse(argv, values, _OWN, "each run has its own")
     if not values.workdir:
         raise UsageError("expected --workdir=FOLDER for the runs, got none.")
-    try:
-        actors = sorted({int(number) for number in values.actors})
-    except ValueError as error:
-        raise UsageError(
-            f"expected --actors as a list of numbers, got {','.join(values.actors)!r}."
-        ) from error
     return Plan(
         workdir=pathlib.Path(values.workdir),
-        formats=list(dict.fromkeys(values.quantizers)),
-        actors=actors,
-        steps_per_actor=values.steps_per_actor,
+        formats=list(dict.fromkeys(options.quantizers)),
+        actors=sorted(set(options.actors)),
+        steps_per_actor=options.steps_per_actor,
         flags=arguments.of_train(values, without=_OWN),
     )
 
 
 def _check(plan: Plan) -> int:
     """Refuses what `train` would refuse; returns the batch size."""
-    if not plan.actors or not plan.formats:
-        raise UsageError("expected at least one number of actors and one format.")
-    for name in plan.formats:
-        try:
-            quantizers.get(name)
-        except ValueError as error:
-            raise UsageError(str(error)) from error
     for actors in plan.actors:
         given = plan.arguments(plan.formats[0], actors)
         run, _ = checks.parse(["train", *given, "--workdir=x"])
-        if not run.config.num_actors:
-            raise UsageError("expected --num_actors of at least 1, got 0.")
         checks.check(run)
     if (plan.workdir / BALANCE_FILE).exists():
         raise UsageError(

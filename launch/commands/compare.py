@@ -21,11 +21,33 @@ from absl import flags
 from acme_quant.launch.commands import child
 from acme_quant.launch.reports import machine
 from acme_quant.launch.settings import arguments, checks
-from acme_quant.launch.settings.config import UsageError
+from acme_quant.launch.settings.config import RunConfig, UsageError
 from acme_quant.policy import quantizers
+from acme_quant.settings import refusals
+from acme_quant.settings.declaration import setting
 
 # What an arm decides, or the comparison itself.
 _OWN = ("quantizer", "actor", "seed", "fresh")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The command's own flags."""
+
+    quantizers: tuple[str, ...] = setting(
+        ("float32", "int8"),
+        "Number formats, one arm each.",
+        choices=tuple(quantizers.QUANTIZERS),
+        fewest=1,
+    )
+    seeds: int = setting(3, "Seeds: 0 to N-1.", at_least=1)
+    baseline: str = setting(
+        "", "One more arm: acme, Acme's own actor.", choices=("", "acme")
+    )
+    level: float | None = setting(
+        None, "Return to measure the time to, instead of shares of float32's best."
+    )
+    resume: bool = setting(False, "Go on with the comparison in --workdir.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +86,9 @@ def main(argv: Sequence[str]) -> int:
       (one sentence says why), 130 on Ctrl-C; the report is written in every case but 2.
     """
     try:
-        values = arguments.parse(argv, _define)
-        comparison = _resumed(values) or from_flags(values, argv)
-        about = _describe(comparison, argv, resume=values.resume)
+        values, options = arguments.flags_of(argv, Options)
+        comparison = _resumed(values) or make_comparison(values, options, argv)
+        about = _describe(comparison, argv, resume=options.resume)
     except arguments.HelpRequested as text:
         print(text)
         return 0
@@ -86,32 +108,6 @@ def main(argv: Sequence[str]) -> int:
     return code or reported
 
 
-def _define(values: flags.FlagValues) -> None:
-    flags.DEFINE_list(
-        "quantizers",
-        "float32,int8",
-        "Number formats, one arm each.",
-        flag_values=values,
-    )
-    flags.DEFINE_integer("seeds", 3, "Seeds: 0 to N-1.", 1, flag_values=values)
-    flags.DEFINE_enum(
-        "baseline",
-        "",
-        ["", "acme"],
-        "One more arm: Acme's own actor.",
-        flag_values=values,
-    )
-    flags.DEFINE_float(
-        "level",
-        None,
-        "Return to measure the time to, instead of shares of float32's best.",
-        flag_values=values,
-    )
-    flags.DEFINE_boolean(
-        "resume", False, "Go on with the comparison in --workdir.", flag_values=values
-    )
-
-
 def _resumed(values: flags.FlagValues) -> Comparison | None:
     """Returns the comparison in the folder, when nothing but the folder was given."""
     from acme_quant.launch.reports import comparison as report
@@ -128,7 +124,9 @@ def _resumed(values: flags.FlagValues) -> Comparison | None:
     )
 
 
-def from_flags(values: flags.FlagValues, argv: Sequence[str] = ()) -> Comparison:
+def make_comparison(
+    values: flags.FlagValues, options: Options, argv: Sequence[str] = ()
+) -> Comparison:
     """Returns the comparison that the parsed flags of `argv` describe.
 
     Raises:
@@ -137,27 +135,21 @@ def from_flags(values: flags.FlagValues, argv: Sequence[str] = ()) -> Comparison
     arguments.refuse(argv, values, _OWN, "the comparison sets it for each arm")
     if not values.workdir:
         raise UsageError("expected --workdir=FOLDER for the comparison, got none.")
-    names = list(dict.fromkeys(values.quantizers))
-    if not names:
-        raise UsageError("expected --quantizers with at least one format, got none.")
-    arms = {name: _arm(values, name) for name in names}
-    if values.baseline:
-        arms[values.baseline] = _baseline(values)
-    seeds = list(range(values.seeds))
-    return Comparison(pathlib.Path(values.workdir), arms, seeds, values.level)
+    arms = {name: _arm(values, name) for name in options.quantizers}
+    if options.baseline:
+        arms[options.baseline] = _baseline(values)
+    seeds = list(range(options.seeds))
+    return Comparison(pathlib.Path(values.workdir), arms, seeds, options.level)
 
 
 def _arm(values: flags.FlagValues, name: str) -> list[str]:
-    try:
-        quantizers.get(name)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
     return _checked([*arguments.of_train(values), f"--quantizer={name}"])
 
 
 def _baseline(values: flags.FlagValues) -> list[str]:
     """Returns the flags of Acme's own actor, without those of ours."""
-    common = arguments.of_train(values, without=checks.ENGINE_ONLY)
+    ours = refusals.names(RunConfig, serves="engine")
+    common = arguments.of_train(values, without=ours)
     return _checked([*common, "--actor=acme"])
 
 

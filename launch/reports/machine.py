@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import platform
@@ -9,6 +10,8 @@ import re
 import subprocess
 from importlib import metadata
 from typing import Any
+
+from acme_quant.launch.settings import control_groups
 
 _PACKAGES = ("acme-quant", "dm-acme", "dm-reverb", "tensorflow", "numpy", "codecarbon")
 
@@ -18,12 +21,20 @@ def describe() -> dict[str, Any]:
     return {
         "cpu": _first(r"model name\s*: (.+)", "/proc/cpuinfo") or platform.processor(),
         "cores": os.cpu_count(),
+        "usable_cores": cores(),
         "memory_gb": _memory_gb(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "commit": commit(),
     }
+
+
+def cores() -> int:
+    """Returns how many cores this process may keep busy: affinity and quota."""
+    quota = control_groups.cpu_quota()
+    allowed = len(os.sched_getaffinity(0))
+    return max(1, min(allowed, math.floor(quota))) if quota else allowed
 
 
 def load() -> float | None:

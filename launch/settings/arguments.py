@@ -5,50 +5,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from absl import flags
 
 from acme_quant.agents import presets
 from acme_quant.launch.settings import config
 from acme_quant.launch.settings.config import UsageError
+from acme_quant.settings import flags as setting_flags
+from acme_quant.settings import refusals
+
+Own = TypeVar("Own")
 
 
 class HelpRequested(Exception):
     """The flags' help was asked for; the message is the help."""
 
 
-def parse(
-    argv: Sequence[str], define: Callable[[flags.FlagValues], None]
-) -> flags.FlagValues:
-    """Returns the parsed flags.
+def flags_of(argv: Sequence[str], own: type[Own]) -> tuple[flags.FlagValues, Own]:
+    """Returns the parsed flags, and the command's own settings among them.
 
     Args:
       argv: program name and flags.
-      define: defines the command's own flags.
+      own: the command's own settings.
 
     Raises:
       UsageError: for an unknown flag, a malformed value or a left-over argument.
       HelpRequested: for --help.
     """
     values = flags.FlagValues()
-    define(values)
+    setting_flags.define(values, own)
     config.define_flags(values)
     flags.DEFINE_string(
         "preset", None, "Flags of a preset, such as dqn_cartpole.", flag_values=values
     )
-    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
+    if setting_flags.asks_for_help(argv):
         raise HelpRequested(values.get_help())
     expanded = with_preset(argv)
     try:
-        rest = values(expanded)[1:]
-    except flags.Error as error:
+        setting_flags.parse_all(expanded, values)
+        settings = setting_flags.read(values, own)
+    except ValueError as error:
         raise UsageError(str(error)) from error
-    if rest:
-        raise UsageError(f"expected flags only, got {rest[0]!r}.")
     if values.preset and len(expanded) == len(argv):
         raise UsageError("expected --preset on the command line, got it in a flagfile.")
-    return values
+    refuse_settings(settings)
+    return values, settings
+
+
+def refuse_settings(
+    settings: object, absent: Mapping[str, str] = refusals.NOBODY
+) -> None:
+    """Refuses what is out of bounds, or changes nothing; see `refusals.check`.
+
+    Raises:
+      UsageError: with one sentence on the first setting that is refused.
+    """
+    try:
+        refusals.check(settings, absent)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def with_preset(argv: Sequence[str]) -> list[str]:

@@ -9,26 +9,25 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from absl import flags
-
 from acme_quant.launch.settings import arguments, spec_child
 from acme_quant.launch.settings import config as run_config
 from acme_quant.launch.settings.config import Run, UsageError
 from acme_quant.policy import quantizers
+from acme_quant.settings.declaration import setting
 
 HelpRequested = arguments.HelpRequested
-LAUNCH_TYPES = ("local_mp", "local_mt")
-# Settings that change nothing for Acme's own actors, who know no payload.
-ENGINE_ONLY = (
-    *("quantizer", "activations", "communication", "colocate_quantizer"),
-    *("publish_period", "publish_period_s", "max_bad_policies", "evaluate_float32"),
-)
 
-# Settings of processes: they change nothing for a run that has one only.
-PROCESSES_ONLY = (
-    *("colocate_quantizer", "actor_failures", "max_actor_restarts"),
-    *("checkpoint_replay", "max_replay_checkpoint_mb"),
-)
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How a run is started: the settings of `train` that are not the run's."""
+
+    lp_launch_type: str = setting(
+        "local_mp",
+        "local_mp: a process for each node; local_mt: all in one, for debugging.",
+        choices=("local_mp", "local_mt"),
+        serves="processes",
+    )
 
 
 def parse(argv: Sequence[str]) -> tuple[Run, str]:
@@ -41,29 +40,15 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
       UsageError: for an unknown flag, a malformed value or a left-over argument.
       HelpRequested: for --help.
     """
-    values = arguments.parse(argv, _define)
-    run, launch_type = run_config.from_flags(values), values.lp_launch_type
+    values, launch = arguments.flags_of(argv, Launch)
+    run = run_config.from_flags(values)
     if run.config.workdir:
         # An environment may change the folder of the process that it is made in.
         absolute = os.path.abspath(run.config.workdir)
         config = dataclasses.replace(run.config, workdir=absolute)
         run = dataclasses.replace(run, config=config)
-    if not run.config.num_actors and launch_type != LAUNCH_TYPES[0]:
-        raise UsageError(
-            "--lp_launch_type would change nothing with --num_actors=0, which starts "
-            "nothing through Launchpad."
-        )
-    return run, launch_type
-
-
-def _define(values: flags.FlagValues) -> None:
-    flags.DEFINE_enum(
-        "lp_launch_type",
-        "local_mp",
-        LAUNCH_TYPES,
-        "local_mp: a process for each node; local_mt: all in one, for debugging.",
-        flag_values=values,
-    )
+    arguments.refuse_settings(launch, run.absent)
+    return run, launch.lp_launch_type
 
 
 def prepare(run: Run) -> tuple[Any, Any]:
@@ -112,98 +97,24 @@ def check_settings(run: Run) -> None:
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
     """
-    _check_numbers(run)
-    if not run.config.num_actors:
-        _check_one_process(run.config)
+    arguments.refuse_settings(run.config, run.absent)
+    arguments.refuse_settings(run.agent_config)
     try:
-        _check_formats(run)
+        _check_texts(run.config)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def _check_numbers(run: Run) -> None:
-    least = {
-        "num_actors": 0,
-        "envs_per_actor": 1,
-        "max_actor_steps": 1,
-        "publish_period": 1,
-        "publish_period_s": 0,
-        "update_period": 1,
-        "max_bad_policies": 1,
-        "evaluate_every": 0,
-        "evaluation_episodes": 1,
-        "checkpoint_every_s": 0,
-        "keep_checkpoints": 1,
-        "max_replay_checkpoint_mb": 1,
-        "max_actor_restarts": 0,
-        "step_timeout_s": 0,
-        "seed": 0,
-    }
-    for name, low in least.items():
-        value = getattr(run.config, name)
-        if value < low:
-            raise UsageError(f"expected --{name} of at least {low}, got {value}.")
-    country = run.config.country_iso_code
-    if not re.fullmatch("[A-Z]{3}", country):
+def _check_texts(config: run_config.RunConfig) -> None:
+    if not re.fullmatch("[A-Z]{3}", config.country_iso_code):
         raise UsageError(
             "expected --country_iso_code of three capital letters, such as FRA, got "
-            f"{country!r}."
+            f"{config.country_iso_code!r}."
         )
-    if not run.config.workdir:
+    if not config.workdir:
         raise UsageError("expected --workdir=FOLDER for the run's files, got none.")
-
-
-def _check_formats(run: Run) -> None:
-    config = run.config
-    for name, choices in (
-        ("actor", ("engine", "acme")),
-        ("activations", ("wide", "8bit")),
-        ("actor_failures", ("restart", "stop")),
-    ):
-        value = getattr(config, name)
-        if value not in choices:
-            raise UsageError(f"expected --{name} out of {choices}, got {value!r}.")
-    quantizers.get(config.quantizer)
     if config.communication:
         quantizers.check_precisions(config.quantizer, config.communication)
-    default = run_config.RunConfig()
-    if config.publish_period_s and config.publish_period != default.publish_period:
-        raise UsageError(
-            "expected --publish_period or --publish_period_s, got both: "
-            f"{config.publish_period} learner steps and {config.publish_period_s} s."
-        )
-    if config.actor == "acme" and config.envs_per_actor != 1:
-        raise UsageError(
-            "expected --envs_per_actor=1 with --actor=acme, whose actors step one "
-            f"environment, got {config.envs_per_actor}."
-        )
-    for name in ENGINE_ONLY:
-        if config.actor == "acme" and getattr(config, name) != getattr(default, name):
-            raise UsageError(
-                f"--{name} would change nothing with --actor=acme, whose actors take "
-                "the learner's own variables."
-            )
-
-
-def _check_one_process(config: run_config.RunConfig) -> None:
-    default = run_config.RunConfig()
-    for name in PROCESSES_ONLY:
-        if getattr(config, name) != getattr(default, name):
-            raise UsageError(
-                f"--{name} would change nothing with --num_actors=0, whose learner, "
-                "replay and actor are one process."
-            )
-    for name, why in (
-        ("actor", "Acme's own actors are processes"),
-        ("envs_per_actor", "one process steps one environment"),
-        ("publish_period_s", "a run that repeats cannot go by the clock"),
-    ):
-        value = getattr(config, name)
-        if value != getattr(default, name):
-            raise UsageError(
-                f"expected --num_actors of at least 1 with --{name}={value}, got 0: "
-                f"{why}."
-            )
 
 
 def check_workdir(workdir: pathlib.Path) -> None:

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import pathlib
 import types
-import typing
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +19,10 @@ import numpy as np
 from absl import flags
 
 from acme_quant import agents
-from acme_quant.agents.settings import setting
+from acme_quant.policy import quantizers
 from acme_quant.records import energy
+from acme_quant.settings import flags as setting_flags
+from acme_quant.settings.declaration import setting
 
 
 class UsageError(ValueError):
@@ -30,68 +31,117 @@ class UsageError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """Settings of a run that do not belong to one agent."""
+    """Settings of a run that do not belong to one agent.
 
-    agent: str = setting("d4pg", f"Agent: {', '.join(agents.AGENTS)}.")
+    They serve "engine" (our own actors), "processes" (runs of several) or "vectors"
+    (actors that may step several environments); `Run.absent` tells who is not there.
+    """
+
+    agent: str = setting(
+        "d4pg", f"Agent: {', '.join(agents.AGENTS)}.", choices=tuple(agents.AGENTS)
+    )
     env: str = setting(
         "dm_control:cartpole:balance",
         "Environment: dm_control:DOMAIN:TASK, gym:ID, atari:GAME, envpool_dm:ID or "
         "MODULE:FACTORY.",
     )
-    quantizer: str = setting("int8", "Number format of the actors' policy.")
+    quantizer: str = setting(
+        "int8",
+        "Number format of the actors' policy.",
+        choices=tuple(quantizers.QUANTIZERS),
+        serves="engine",
+    )
     activations: str = setting(
         "wide",
         "Integers that inputs of integer layers are rounded to: wide (up to 16 bit) "
         "or 8bit.",
+        choices=("wide", "8bit"),
+        serves="engine",
     )
     communication: str = setting(
         "",
         "Number format on the wire, when it differs from --quantizer: the actor then "
         "quantizes what it receives.",
+        choices=("", *quantizers.QUANTIZERS),
+        serves="engine",
     )
     action_limit: float = setting(
-        0.0, "Bound for continuous actions that have none; 0 refuses such a task."
+        0.0,
+        "Bound for continuous actions that have none; 0 refuses such a task.",
+        at_least=0,
     )
     sticky_actions: float = setting(
-        0.0, "Atari: probability that the previous action is repeated."
+        0.0,
+        "Atari: probability that the previous action is repeated.",
+        at_least=0,
+        below=1,
     )
     actor: str = setting(
-        "engine", "Actor: engine (ours) or acme (Acme's own, on the learner)."
+        "engine",
+        "Actor: engine (ours) or acme (Acme's own, on the learner).",
+        choices=("engine", "acme"),
+        serves="processes",
     )
     num_actors: int = setting(
         2,
         "Actor processes; 0: no processes, a run in one that --seed repeats to the "
         "bit.",
+        at_least=0,
     )
     envs_per_actor: int = setting(
-        1, "Environments that an actor steps together, with one policy call for all."
+        1,
+        "Environments that an actor steps together, with one policy call for all.",
+        at_least=1,
+        serves="vectors",
     )
-    max_actor_steps: int = setting(100_000, "Environment steps at which the run ends.")
+    max_actor_steps: int = setting(
+        100_000, "Environment steps at which the run ends.", at_least=1
+    )
     workdir: str = setting("", "Folder for everything that the run writes.")
-    seed: int = setting(0, "Seed; every node derives its own from it.")
+    seed: int = setting(0, "Seed; every node derives its own from it.", at_least=0)
     publish_period: int = setting(
-        100, "Learner steps between two publications of the policy."
+        100,
+        "Learner steps between two publications of the policy.",
+        at_least=1,
+        serves="engine",
     )
     publish_period_s: float = setting(
-        0.0, "Seconds between two publications instead; 0: learner steps count."
+        0.0,
+        "Seconds between two publications instead; 0: learner steps count.",
+        at_least=0,
+        serves=("engine", "clock"),
+        instead_of="publish_period",
     )
     update_period: int = setting(
-        100, "Environment steps between an actor's questions for a newer policy."
+        100,
+        "Environment steps between an actor's questions for a newer policy.",
+        at_least=1,
     )
     max_bad_policies: int = setting(
-        10, "Non-finite policies in a row at which the run stops."
+        10,
+        "Non-finite policies in a row at which the run stops.",
+        at_least=1,
+        serves="engine",
     )
     colocate_quantizer: bool = setting(
-        False, "Quantize inside the learner's process instead of beside it."
+        False,
+        "Quantize inside the learner's process instead of beside it.",
+        serves=("engine", "processes"),
     )
     evaluate_every: int = setting(
-        500, "Learner steps between two evaluations; 0 switches the evaluator off."
+        500,
+        "Learner steps between two evaluations; 0 switches the evaluator off.",
+        at_least=0,
     )
-    evaluation_episodes: int = setting(1, "Episodes of one evaluation.")
+    evaluation_episodes: int = setting(1, "Episodes of one evaluation.", at_least=1)
     evaluate_float32: bool = setting(
-        False, "Evaluate the float32 policy beside the actors' one."
+        False,
+        "Evaluate the float32 policy beside the actors' one.",
+        serves="engine",
     )
-    log_every_s: float = setting(1.0, "Seconds between two rows of a node's CSV file.")
+    log_every_s: float = setting(
+        1.0, "Seconds between two rows of a node's CSV file.", at_least=0
+    )
     country_iso_code: str = setting(
         energy.DEFAULT_COUNTRY,
         "Country whose electricity the run uses, three letters: it gives the CO2.",
@@ -99,30 +149,43 @@ class RunConfig:
     checkpoint_every_s: float = setting(
         60.0,
         "Seconds between two checkpoints, beside the one at the end; 0: none at all.",
+        at_least=0,
     )
     keep_checkpoints: int = setting(
-        3, "Newest checkpoints that are kept, beside the best one."
+        3, "Newest checkpoints that are kept, beside the best one.", at_least=1
     )
     checkpoint_replay: bool = setting(
-        False, "Save the replay too, with Reverb's own checkpoint, which pauses it."
+        False,
+        "Save the replay too, with Reverb's own checkpoint, which pauses it.",
+        serves="processes",
     )
     max_replay_checkpoint_mb: int = setting(
-        2000, "A replay that takes more is left out of checkpoints."
+        2000,
+        "A replay that takes more is left out of checkpoints.",
+        at_least=1,
+        serves="processes",
     )
     fresh: bool = setting(
         False,
         "Start anew in a folder with checkpoints; what is there is moved aside.",
     )
     actor_failures: str = setting(
-        "restart", "What follows when an actor dies: restart it, or stop the run."
+        "restart",
+        "What follows when an actor dies: restart it, or stop the run.",
+        choices=("restart", "stop"),
+        serves="processes",
     )
     max_actor_restarts: int = setting(
-        3, "Restarts of one actor within ten minutes; one more death ends the run."
+        3,
+        "Restarts of one actor within ten minutes; one more death ends the run.",
+        at_least=0,
+        serves=("processes", "restarts"),
     )
     step_timeout_s: float = setting(
         60.0,
         "Seconds that one step or reset of the environment may take before its actor "
         "is given up; 0: any time.",
+        at_least=0,
     )
 
 
@@ -175,6 +238,22 @@ class Run:
         return agents.get(self.config.agent)
 
     @property
+    def absent(self) -> dict[str, str]:
+        """Whom settings may serve and this run does not have -> what says so."""
+        found = {}
+        if self.config.num_actors == 0:
+            one = "--num_actors=0, whose learner, replay and actor are one process"
+            found |= dict.fromkeys(("processes", "vectors", "restarts"), one)
+            found["clock"] = "--num_actors=0, where nothing goes by the clock"
+        if self.config.actor == "acme":
+            acme = "--actor=acme, whose actors take the learner's own variables"
+            found["engine"] = acme
+            found["vectors"] = "--actor=acme, whose actors step one environment each"
+        if self.config.actor_failures == "stop":
+            found["restarts"] = "--actor_failures=stop, which restarts nobody"
+        return found
+
+    @property
     def workdir(self) -> pathlib.Path:
         """The run's folder."""
         return pathlib.Path(self.config.workdir)
@@ -214,42 +293,9 @@ def _from(config_class: type, settings: Mapping[str, Any]) -> Any:
 
 def define_flags(flag_values: flags.FlagValues) -> None:
     """Defines one flag for each setting of the run and of every agent."""
-    hints = typing.get_type_hints(RunConfig)
-    for field in dataclasses.fields(RunConfig):
-        _define(flag_values, field, hints[field.name], field.default, "")
+    setting_flags.define(flag_values, RunConfig)
     for name in agents.AGENTS:
-        config_class = agents.get(name).Config
-        hints = typing.get_type_hints(config_class)
-        for field in dataclasses.fields(config_class):
-            # Agents share flags such as batch_size; None stands for "the agent's own".
-            if field.name not in flag_values:
-                _define(flag_values, field, hints[field.name], None, name)
-
-
-def _define(
-    flag_values: flags.FlagValues,
-    field: dataclasses.Field,
-    kind: Any,
-    default: Any,
-    agent: str,
-) -> None:
-    text = field.metadata["help"]
-    if agent:
-        text = f"{text} ({agent}: {_text(field.default)})"
-    if typing.get_origin(kind) is tuple:
-        flags.DEFINE_list(field.name, default, text, flag_values=flag_values)
-        return
-    define = {
-        bool: flags.DEFINE_boolean,
-        int: flags.DEFINE_integer,
-        float: flags.DEFINE_float,
-        str: flags.DEFINE_string,
-    }[kind]
-    define(field.name, default, text, flag_values=flag_values)
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        setting_flags.define(flag_values, agents.get(name).Config, owner=name)
 
 
 def from_flags(flag_values: flags.FlagValues) -> Run:
@@ -258,19 +304,13 @@ def from_flags(flag_values: flags.FlagValues) -> Run:
     Raises:
       UsageError: if the agent is unknown or a flag was given that it does not have.
     """
-    run = {f.name: flag_values[f.name].value for f in dataclasses.fields(RunConfig)}
-    config = RunConfig(**run)
+    config = setting_flags.read(flag_values, RunConfig)
     try:
         agent = agents.get(config.agent)
+        _refuse_foreign_flags(flag_values, config.agent, agent.Config)
+        return Run(config, setting_flags.read(flag_values, agent.Config))
     except ValueError as error:
         raise UsageError(str(error)) from error
-    _refuse_foreign_flags(flag_values, config.agent, agent.Config)
-    given = {
-        field.name: _value(flag_values[field.name].value, field.default)
-        for field in dataclasses.fields(agent.Config)
-        if flag_values[field.name].value is not None
-    }
-    return Run(config, agent.Config(**given))
 
 
 def _refuse_foreign_flags(
@@ -284,16 +324,3 @@ def _refuse_foreign_flags(
                     f"--{field.name} is a setting of {other} and would change nothing "
                     f"with --agent={name}."
                 )
-
-
-def _value(value: Any, default: Any) -> Any:
-    """Converts a list flag to the tuple of the field's element type."""
-    if not isinstance(default, tuple):
-        return value
-    element = type(default[0]) if default else str
-    try:
-        return tuple(element(item) for item in value)
-    except ValueError as error:
-        raise UsageError(
-            f"expected a list of {element.__name__}, got {','.join(value)!r}."
-        ) from error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import pathlib
+import resource
 from typing import TYPE_CHECKING, Any
+
+from acme_quant.launch.settings import control_groups
 
 if TYPE_CHECKING:
     from acme import specs
@@ -31,8 +34,8 @@ def replay_bytes(spec: specs.EnvironmentSpec, max_replay_size: int) -> int:
 
 
 def available_bytes() -> int:
-    """Returns the bytes that this machine, or this container, can still give."""
-    return min(_machine_bytes(), _container_bytes())
+    """Returns the bytes that this machine, container, job and shell still give."""
+    return min(_machine_bytes(), control_groups.memory_left(), _address_space_left())
 
 
 def describe(replay: int, available: int) -> str:
@@ -58,20 +61,13 @@ def _machine_bytes() -> int:
     for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
-    return 2**62
+    return control_groups.UNLIMITED
 
 
-def _container_bytes() -> int:
-    """Returns what the control group still allows, a huge number without a limit."""
-    for limit, usage in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        root = pathlib.Path("/sys/fs/cgroup")
-        try:
-            allowed = (root / limit).read_text().strip()
-            used = int((root / usage).read_text())
-        except (OSError, ValueError):
-            continue
-        return int(allowed) - used if allowed.isdigit() else 2**62
-    return 2**62
+def _address_space_left() -> int:
+    """Returns what `ulimit -v` leaves a process; each node may take as much."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return control_groups.UNLIMITED
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[0])
+    return max(0, limit - pages * resource.getpagesize())

@@ -103,10 +103,14 @@ def test_importing_the_agent_imports_no_tensorflow() -> None:
     [
         (ROW, dict(network="atari"), "expects one uint8 observation"),
         (IMAGE, dict(network="mlp"), "mlp expects rows, got images"),
-        (IMAGE, dict(q_layers=(8,)), "q_layers would change nothing"),
-        (ROW, dict(network="cnn"), "expected network out of"),
-        (ROW, dict(epsilon=1.5), r"expected epsilon in \[0.0, 1.0\], got 1.5"),
-        (ROW, dict(n_step=0), "expected n_step in"),
+        (IMAGE, dict(q_layers=(8,)), "q_layers=8 would change nothing"),
+        (ROW, dict(network="cnn"), "expected --network out of auto, mlp"),
+        (
+            ROW,
+            dict(epsilon=1.5),
+            "expected --epsilon of at least 0 and at most 1, got 1.5",
+        ),
+        (ROW, dict(n_step=0), "expected --n_step of at least 1, got 0"),
         (ROW, dict(min_replay_size=2_000_000), "expected min_replay_size <="),
     ],
 )

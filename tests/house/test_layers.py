@@ -24,6 +24,7 @@ ROWS = (
     "replay",
     "records",
     "builder",
+    "settings",
     "agents",
     "launch.settings",
     "launch.checkpoints",

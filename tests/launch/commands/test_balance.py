@@ -173,8 +173,8 @@ def test_balance_tries_actors_and_then_a_larger_batch_at_the_knee(
     "flag, words",
     [
         ("--num_actors=2", "each run has its own"),
-        ("--actors=one", "list of numbers"),
-        ("--actors=0", "num_actors"),
+        ("--actors=one", "list of whole numbers"),
+        ("--actors=0", "--actors of at least 1, got 0"),
         ("--quantizers=int9", "int9"),
         ("--min_replay_size=1000", "steps_per_actor"),
         ("--env=gym:CartPole-v1", "discrete"),

@@ -48,6 +48,55 @@ def test_bad_request_is_refused_in_one_sentence(
     assert expected in refusal(tmp_path, argument)
 
 
+@pytest.mark.parametrize("agent", ["d4pg", "dqn"])
+@pytest.mark.parametrize(
+    "argument",
+    [
+        *("--n_step=0", "--discount=1.5", "--discount=nan", "--batch_size=0"),
+        *("--learning_rate=nan", "--learning_rate=-1", "--learning_rate=inf"),
+        *("--samples_per_insert=-1", "--samples_per_insert=inf", "--log_every_s=-1"),
+        *("--target_update_period=0", "--min_replay_size=1", "--max_replay_size=0"),
+        *("--checkpoint_every_s=nan", "--step_timeout_s=inf", "--action_limit=-1"),
+        *("--sticky_actions=1", "--publish_period_s=nan", "--log_every_s=nan"),
+    ],
+)
+def test_nonsense_numbers_are_refused_for_every_agent(
+    tmp_path: pathlib.Path, agent: str, argument: str
+) -> None:
+    # The environment does not exist: numbers are refused before it is made.
+    text = refusal(tmp_path, f"--agent={agent}", "--env=none:none", argument)
+    assert argument.split("=")[0] in text and "expected" in text
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        *("--sigma=-1", "--sigma=nan", "--sigma_spread=2", "--num_atoms=1"),
+        *("--value_bound=0", "--value_bound=-1", "--value_bound=inf"),
+        *("--policy_layers=0", "--policy_layers=", "--critic_layers=8,-1"),
+    ],
+)
+def test_d4pgs_nonsense_numbers_are_refused(
+    tmp_path: pathlib.Path, argument: str
+) -> None:
+    assert argument.split("=")[0] in refusal(tmp_path, "--env=none:none", argument)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        *("--epsilon=1.5", "--epsilon=nan", "--epsilon_exponent=-1", "--q_layers=0"),
+        *("--epsilon_decay_steps=-1", "--priority_exponent=inf", "--network=cnn"),
+        "--importance_sampling_exponent=2",
+    ],
+)
+def test_dqns_nonsense_numbers_are_refused(
+    tmp_path: pathlib.Path, argument: str
+) -> None:
+    text = refusal(tmp_path, "--agent=dqn", "--env=none:none", argument)
+    assert argument.split("=")[0] in text
+
+
 def test_replay_that_can_never_give_a_batch_is_refused(tmp_path: pathlib.Path) -> None:
     text = refusal(
         tmp_path, "--batch_size=256", "--min_replay_size=100", "--max_replay_size=200"
@@ -75,6 +124,7 @@ def test_flag_that_would_change_nothing_is_refused(tmp_path: pathlib.Path) -> No
         "--envs_per_actor=2",
         "--lp_launch_type=local_mt",
         "--publish_period_s=2",
+        "--max_actor_restarts=1",
     ],
 )
 def test_settings_of_processes_are_refused_for_a_run_in_one(
@@ -86,7 +136,7 @@ def test_settings_of_processes_are_refused_for_a_run_in_one(
 
 def test_two_ways_to_time_publications_are_refused(tmp_path: pathlib.Path) -> None:
     text = refusal(tmp_path, "--publish_period=10", "--publish_period_s=2")
-    assert "10 learner steps" in text and "2.0 s" in text
+    assert text.endswith("got both: 10 and 2.0.")
 
 
 def test_missing_workdir_is_refused() -> None:

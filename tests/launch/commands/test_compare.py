@@ -54,8 +54,8 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
 
 def parsed(*flags: str) -> compare.Comparison:
     argv = ["compare", "--workdir=x", *FLAGS, *flags]
-    values = arguments.parse(argv, compare._define)
-    return compare.from_flags(values)
+    values, options = arguments.flags_of(argv, compare.Options)
+    return compare.make_comparison(values, options)
 
 
 def run(folder: pathlib.Path, *flags: str) -> int:

@@ -1,0 +1,1 @@
+"""Settings: declared once with help, bounds and choices; one loop refuses the rest."""
