@@ -17,6 +17,7 @@ The data path:
   peers          calls that end, servers that this host alone can reach
   records        what outlives a process: checkpoints, energy, rows
   builder        any Acme builder with quantized actors
+  roles          what these are to each other, as Protocols
   agents         D4PG and DQN
   launch         the whole program and the command line
   bench          measurements, each of which checks its results first
