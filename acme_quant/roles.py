@@ -6,7 +6,15 @@ the rooms above are named for type checkers alone: at run time this imports NumP
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Mapping, Protocol, Sequence, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Mapping,
+    Protocol,
+    Sequence,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -46,6 +54,11 @@ class Quantizer(Protocol):
 class Policy(Protocol):
     """Maps an observation to an output: a QuantizedPolicy, or who asks a server."""
 
+    @property
+    def version(self) -> int:
+        """Counts publications."""
+        ...
+
     def __call__(self, observation: Any) -> np.ndarray:
         """Returns the output for one observation, a nest without batch dimension."""
         ...
@@ -80,7 +93,7 @@ class PolicyClient(Protocol[P]):
         ...
 
     def staleness(self) -> Mapping[str, float]:
-        """Returns how far `policy` is behind: 'versions', 'learner_steps', 'seconds'."""
+        """Returns the versions, learner_steps and seconds that `policy` is behind."""
         ...
 
     def close(self) -> None:
@@ -125,7 +138,7 @@ class Exploration(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """Returns where it is, as JSON values; empty if every call is like the first."""
+        """Returns where it is, as JSON values; empty if all calls are alike."""
         ...
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -133,11 +146,40 @@ class Exploration(Protocol):
         ...
 
 
+@runtime_checkable
 class Timed(Protocol):
     """Tells a loop's clock of its stages, and ends its waits when the loop does."""
 
     def bind(self, clock: StageClock, stop: threading.Event) -> None:
         """Takes the clock to tell, and the event that ends waits."""
+        ...
+
+
+@runtime_checkable
+class TimedActor(Timed, Protocol):
+    """An actor of ours: one that tells the clock, and knows what policy it runs."""
+
+    @property
+    def client(self) -> PolicyClient[Policy]:
+        """Whose `policy` acts."""
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """Holds something until it is closed."""
+
+    def close(self) -> None:
+        """Lets go of it."""
+        ...
+
+
+@runtime_checkable
+class SparingLogger(Protocol):
+    """A logger that says beforehand whether it would keep a row."""
+
+    def wants(self) -> bool:
+        """Returns whether it would keep what is written now."""
         ...
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from acme import core
 from acme.utils import counting, loggers
 
+from acme_quant import roles
 from acme_quant.acting.async_counter import AsyncCounter
 from acme_quant.acting.timing import (
     ADDER,
@@ -54,11 +55,12 @@ class _Record:
         label: str,
         count_period_s: float,
     ) -> None:
-        self._client = getattr(actor, "client", None)
+        self._client = actor.client if isinstance(actor, roles.TimedActor) else None
         self._clock = clock
         self._counter = counter or AsyncCounter()
         self._logger = logger or loggers.make_default_logger(label)
-        self._wants = getattr(self._logger, "wants", lambda: True)
+        sparing = isinstance(self._logger, roles.SparingLogger)
+        self._wants = self._logger.wants if sparing else _always
         self._count_period_s = count_period_s
         self.next_count = time.perf_counter() + count_period_s
         self.steps = self._counted_steps = self._ended_steps = 0
@@ -79,9 +81,9 @@ class _Record:
         return self._counter.increment(**counts) if counts else {}
 
     def flush(self) -> None:
-        """Passes on what is pending, and so does the counter if it can."""
+        """Passes on what is pending, and so does a counter of ours."""
         self.count()
-        if hasattr(self._counter, "flush"):
+        if isinstance(self._counter, AsyncCounter):
             self._counter.flush()
 
     def failure(self, error: EpisodeFailed) -> None:
@@ -198,7 +200,7 @@ class _Loop(core.Worker):
 
     def _bind(self) -> None:
         """Gives an actor of ours the clock, and the event that ends its waits."""
-        if hasattr(self._actor, "bind"):
+        if isinstance(self._actor, roles.Timed):
             self._actor.bind(self.clock, self._stop)
 
     def _run(self, enough: Callable[[int, int], bool]) -> None:
@@ -345,6 +347,11 @@ class _Episodes:
         self._lengths[~stepped] = self._returns[~stepped] = 0
         self._starts[~live] = time.perf_counter()
         return finished
+
+
+def _always() -> bool:
+    """Is what a logger wants that does not say."""
+    return True
 
 
 def _enough(

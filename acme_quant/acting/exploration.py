@@ -5,20 +5,42 @@ the policy's engine returned (float32 [W] or [M, W]), `rng` the actor's own gene
 The actors of one run differ in their generator and in their noise level; the greedy
 evaluator uses the same classes with the level 0.
 
-An exploration that changes from call to call says so by `state() -> dict` of JSON
-values and `set_state(dict)`: a restarted actor goes on where the last one was.
+An exploration that changes from call to call leaves where it is by `state() -> dict` of
+JSON values and takes it up by `set_state(dict)`: a restarted actor goes on where the
+last one was. One that does not is `Stateless`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 
+class Stateless:
+    """An exploration whose every call is like the first."""
+
+    def state(self) -> dict[str, Any]:
+        """Returns nothing."""
+        return {}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Has nothing to go on from."""
+
+
+class Unchanged(Stateless):
+    """Takes the policy's output for the action."""
+
+    def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Returns `output`."""
+        del rng
+        return output
+
+
 @dataclasses.dataclass(frozen=True)
-class GaussianNoise:
+class GaussianNoise(Stateless):
     """Adds independent Gaussian noise to a continuous action, then clips to its box.
 
     The same rule as Acme's D4PG behaviour network (ClippedGaussian, ClipToSpec).
@@ -32,6 +54,7 @@ class GaussianNoise:
     sigma: float
     low: float | np.ndarray
     high: float | np.ndarray
+    _scale: np.float32 = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuses a negative or non-finite level."""
@@ -39,12 +62,14 @@ class GaussianNoise:
             raise ValueError(
                 f"sigma must be a finite number of at least 0, got {self.sigma}."
             )
+        # Once, not at each action.
+        object.__setattr__(self, "_scale", np.float32(self.sigma))
 
     def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Returns the noisy action, float32, of `output`'s shape."""
         if self.sigma:
             noise = rng.standard_normal(output.shape, dtype=np.float32)
-            output = output + np.float32(self.sigma) * noise
+            output = output + self._scale * noise
         return np.minimum(np.maximum(output, self.low), self.high, dtype=np.float32)
 
 
@@ -104,14 +129,17 @@ class EpsilonGreedy:
         """Returns where in its schedule the exploration is."""
         return {"steps": self._steps}
 
-    def set_state(self, state: dict[str, int]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on in the schedule where `state` was taken."""
         self._steps = int(state["steps"])
 
     def __call__(self, output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Returns the action index, int32 [...], for values float32 [..., actions]."""
-        epsilon = self.epsilon
-        self._steps += 1
+        steps, self._steps = self._steps, self._steps + 1
+        # The schedule is over for nearly all of a run.
+        epsilon = self._final
+        if steps < self.decay_steps:
+            epsilon = self.epsilon_after(steps / self.decay_steps)
         if output.ndim == 1:
             return np.asarray(self._one(output, epsilon, rng), np.int32)
         greedy = output.argmax(axis=-1)

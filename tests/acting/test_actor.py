@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from acme import core
 
-from acme_quant.acting.actor import FixedPolicy, QuantizedActor, QuantizedVectorActor
+from acme_quant.acting.actor import QuantizedActor, QuantizedVectorActor
+from acme_quant.acting.behaviour import FixedPolicy
 from acme_quant.acting.exploration import EpsilonGreedy
 
 OBSERVATION = np.array([1, 2, 3], np.float32)
@@ -59,7 +60,7 @@ def test_update_asks_the_client_once_per_environment_step() -> None:
 
 
 def test_fixed_policy_looks_like_a_client() -> None:
-    fixed = FixedPolicy(loop_parts.LinearPolicy())
+    fixed = FixedPolicy(loop_parts.LinearPolicy(), 3)
     fixed.update()
     assert (fixed.version, fixed.staleness()) == (3, {})
 
