@@ -1,7 +1,8 @@
 """`acme-quant evaluate`: the int8 and the float32 policy of a checkpoint side by side.
 
 Only the policy's arrays of the checkpoint are read, not the optimizers'. Both number
-formats run in the same engine and meet the same sequence of initial states.
+formats run in the same engine and meet the same initial states, in a process of their
+own: see `episodes`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import tempfile
 import typing
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from absl import flags
 
-from acme_quant import environments
-from acme_quant.launch.settings import checks
+from acme_quant.launch.commands.episodes import EpisodesProcess, Score
+from acme_quant.launch.settings import checks, spec_child, user_process
 from acme_quant.launch.settings.config import Run, UsageError
 
 if typing.TYPE_CHECKING:
@@ -28,13 +29,6 @@ EPISODES = 10
 HEADER = ("policy", "return", "std", "least", "most", "steps", "bytes")
 
 
-class Score(NamedTuple):
-    """Returns of some episodes of one policy."""
-
-    returns: np.ndarray
-    lengths: np.ndarray
-
-
 def main(argv: Sequence[str]) -> int:
     """Evaluates as the flags say.
 
@@ -42,7 +36,8 @@ def main(argv: Sequence[str]) -> int:
       argv: program name and flags.
 
     Returns:
-      0, or 2 when the request cannot be met: one sentence says why.
+      0, 2 when the request cannot be met, 1 when the environment fails: one sentence
+      says why.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     values = _flags()
@@ -54,9 +49,12 @@ def main(argv: Sequence[str]) -> int:
         if rest:
             raise UsageError(f"expected flags only, got {rest[0]!r}.")
         _evaluate(values)
-    except (flags.Error, UsageError) as error:
+    except (flags.Error, UsageError, user_process.Refused) as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
+    except user_process.Failed as error:
+        print(f"{argv[0]}: the evaluation failed: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -81,11 +79,17 @@ def _evaluate(values: flags.FlagValues) -> None:
         raise UsageError(f"expected --workdir=FOLDER of a run, got {values.workdir!r}.")
     found, variables = load_policy(workdir, values.checkpoint)
     run = Run.from_settings(found.facts["settings"])
-    spec, policies = _policies(run, found, variables)
+    policies = _policies(run, found, variables)
     _print_row(*HEADER)
-    for name, policy in policies.items():
-        score = evaluate(run, spec, policy, values.episodes, values.seed)
-        _print_score(name, score, policy.nbytes)
+    cut = 0
+    for name, score in evaluate(run, policies, values.episodes, values.seed):
+        _print_score(name, score, policies[name].nbytes)
+        cut += score.cut
+    if cut:
+        print(
+            f"note: {cut} episodes had not ended after --evaluation_max_steps="
+            f"{run.config.evaluation_max_steps} steps"
+        )
     if values.video:
         from acme_quant.launch.commands import video
 
@@ -123,8 +127,12 @@ def load_policy(
 
 def _policies(
     run: Run, found: Checkpoint, variables: list[np.ndarray]
-) -> tuple[Any, dict[str, QuantizedPolicy]]:
-    """Returns the environment's spec, and the policy in both number formats."""
+) -> dict[str, QuantizedPolicy]:
+    """Returns the policy in both number formats.
+
+    Raises:
+      UsageError: if there is no such environment.
+    """
     from acme_quant.policy import quantized_policy as policy
 
     counts = found.facts["counts"]
@@ -133,11 +141,14 @@ def _policies(
         f"checkpoint {found.number} of {run.config.env}: "
         f"{counts.get('actor_steps', 0):.0f} actor steps, {steps} learner steps"
     )
-    spec = environments.environment_spec(run.config.env, **run.environment_options)
+    try:
+        spec = spec_child.read_spec(run.config.env, run.environment_options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     graph = checks.lower(run, spec)
     quantizer = run.config.quantizer
     names = ("int8" if quantizer == "float32" else quantizer, "float32")
-    return spec, {
+    return {
         name: policy.quantize_graph(
             graph, variables, name, run.config.activations, learner_step=steps
         )
@@ -146,21 +157,21 @@ def _policies(
 
 
 def evaluate(
-    run: Run, spec: Any, policy: QuantizedPolicy, episodes: int, seed: int
-) -> Score:
-    """Returns what a policy reaches in `episodes` episodes without exploration."""
-    from acme_quant.launch.nodes.evaluator import run_episodes
+    run: Run, policies: dict[str, QuantizedPolicy], episodes: int, seed: int
+) -> Iterator[tuple[str, Score]]:
+    """Yields what each policy reaches in `episodes` episodes without exploration.
 
-    environment = environments.make_environment(
-        run.config.env, seed=seed, **run.environment_options
-    )
-    greedy, rng = run.agent.greedy(spec), np.random.default_rng(seed)
-    done = run_episodes(environment, lambda o: greedy(policy(o), rng), episodes)
-    environment.close()
-    return Score(
-        np.array([episode.episode_return for episode in done]),
-        np.array([episode.length for episode in done]),
-    )
+    Raises:
+      Refused: if the environment cannot be made.
+      Failed: if it fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: str(pathlib.Path(folder, f"{name}.aq")) for name in policies}
+        for name, policy in policies.items():
+            policy.save(files[name])
+        with EpisodesProcess(run, files, episodes, seed) as process:
+            for name in policies:
+                yield name, process.score()
 
 
 def _print_score(name: str, score: Score, nbytes: int) -> None:

@@ -7,6 +7,7 @@ happens in a process of its own, and a video that fails is a sentence.
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -89,7 +90,8 @@ def _film(
     every = max(1, round(frames_per_s / MOST_FRAMES_PER_S))
     timestep, total, steps = environment.reset(), 0.0, 0
     frames = [draw()]
-    while not timestep.last():
+    most = run.config.evaluation_max_steps or math.inf
+    while not timestep.last() and steps < most:
         timestep = environment.step(greedy(policy(timestep.observation), rng))
         total += float(timestep.reward)
         steps += 1

@@ -23,16 +23,21 @@ SelectAction = Callable[[Any], Any]
 
 
 class Episode(NamedTuple):
-    """Sum of rewards and number of environment steps of one episode."""
+    """Sum of rewards and number of environment steps of one episode.
+
+    `cut` says that it had not ended when it met its bound.
+    """
 
     episode_return: float
     length: int
+    cut: bool = False
 
 
 def run_episode(
     environment: dm_env.Environment,
     select_action: SelectAction,
     stop: threading.Event | None = None,
+    max_steps: int = 0,
 ) -> Episode | None:
     """Runs one episode.
 
@@ -40,6 +45,7 @@ def run_episode(
       environment: the environment; it is reset first.
       select_action: maps an observation to an action.
       stop: ends the episode early when it is set.
+      max_steps: steps after which it is cut; 0 for any number.
 
     Returns:
       The episode, or None when it was stopped.
@@ -50,8 +56,13 @@ def run_episode(
         if stop is not None and stop.is_set():
             return None
         timestep = environment.step(select_action(timestep.observation))
+        if timestep.first():  # The environment has given the episode up.
+            raise EpisodeFailed("the environment started anew within an episode.")
         total += float(timestep.reward)
         length += 1
+        if length == max_steps and not timestep.last():
+            logging.warning("An episode had not ended after %d steps.", length)
+            return Episode(total, length, cut=True)
     return Episode(total, length)
 
 
@@ -60,6 +71,7 @@ def run_episodes(
     select_action: SelectAction,
     count: int,
     stop: threading.Event | None = None,
+    max_steps: int = 0,
 ) -> list[Episode]:
     """Runs `count` episodes, fewer when stopped; a failed one is run again.
 
@@ -70,7 +82,7 @@ def run_episodes(
     failures = 0
     while len(episodes) < count:
         try:
-            episode = run_episode(environment, select_action, stop)
+            episode = run_episode(environment, select_action, stop, max_steps)
         except EpisodeFailed as error:
             failures += 1
             logging.warning("An episode failed and is run again: %s", error)
@@ -173,7 +185,13 @@ class EvaluatorNode:
         row: dict[str, Any] = {"learner_steps": steps, **self._policies.describe()}
         row["actor_steps"] = int(self._counter.get_counts().get("actor_steps", 0))
         for prefix, select_action in self._policies.select_actions():
-            episodes = run_episodes(self._environment, select_action, count, stop)
+            episodes = run_episodes(
+                self._environment,
+                select_action,
+                count,
+                stop,
+                self._run.config.evaluation_max_steps,
+            )
             if len(episodes) < count:
                 return
             row.update(_statistics(prefix, episodes))
@@ -184,11 +202,13 @@ class EvaluatorNode:
 
 
 def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
+    """Returns the columns of some episodes."""
     returns = np.array([e.episode_return for e in episodes])
     return {
         f"{prefix}episode_return": float(returns.mean()),
         f"{prefix}episode_return_std": float(returns.std()),
         f"{prefix}episode_length": float(np.mean([e.length for e in episodes])),
+        f"{prefix}cut_episodes": sum(e.cut for e in episodes),
     }
 
 

@@ -40,6 +40,7 @@ class WatchedEnvironment(dm_env.Environment):
         self._give_up = give_up
         self._calls = 0
         self._inside = False
+        self._closed = False
         self.steps = 0
         if timeout_s:
             threading.Thread(target=self._watch, daemon=True, name="watch").start()
@@ -81,8 +82,14 @@ class WatchedEnvironment(dm_env.Environment):
         return self._environment.discount_spec()
 
     def close(self) -> None:
-        """Closes the environment."""
-        self._environment.close()
+        """Closes the environment, which may not take for ever either."""
+        self._inside = True
+        try:
+            self._environment.close()
+        finally:
+            self._calls += 1
+            self._inside = False
+            self._closed = True
 
     def _steps_of(self, timestep: dm_env.TimeStep) -> int:
         """Returns how many environment steps led to `timestep`."""
@@ -95,6 +102,8 @@ class WatchedEnvironment(dm_env.Environment):
         call, ticks = -1, 0
         while ticks < 10:
             time.sleep(tick_s)
+            if self._closed:
+                return
             same = self._inside and call == self._calls
             ticks = ticks + 1 if same else 0
             call = self._calls

@@ -134,6 +134,12 @@ class RunConfig:
         at_least=0,
     )
     evaluation_episodes: int = setting(1, "Episodes of one evaluation.", at_least=1)
+    evaluation_max_steps: int = setting(
+        30_000,
+        "Steps at which an episode of an evaluation is cut: a policy may never end "
+        "one; 0: any number.",
+        at_least=0,
+    )
     evaluate_float32: bool = setting(
         False,
         "Evaluate the float32 policy beside the actors' one.",

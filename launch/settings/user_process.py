@@ -118,6 +118,12 @@ def serve(work: Callable[[dict[str, Any], Send], None]) -> None:
     os._exit(0)
 
 
+def give_up(reason: str) -> None:
+    """Tells a failure and ends this process at once, from whatever thread."""
+    tell(Connection(int(sys.argv[1]), readable=False), reason, Failed)
+    os._exit(1)
+
+
 def tell(answers: Connection, content: Any, kind: type | None = None) -> None:
     """Sends an answer, or the sentence of an error."""
     answers.send_bytes(pickle.dumps((kind, content)))
