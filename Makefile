@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 KERNELS := $(wildcard acme_quant/kernels/*.c acme_quant/kernels/*.h)
 
-.PHONY: install train test faults check format pins clean
+.PHONY: install train test test-export-cross faults check format pins clean
 
 install: $(INSTALLED)
 
@@ -27,6 +27,14 @@ test: check
 # Every fault of docs/reliability.md, each injected into a real run: half an hour.
 faults: $(INSTALLED)
 	$(BIN)/python -m pytest tests/faults $(ARGS)
+
+# Exported C on other CPUs, emulated: ten minutes of downloads and runs.
+CROSS := gcc-aarch64-linux-gnu gcc-arm-linux-gnueabihf gcc-riscv64-linux-gnu qemu-user
+test-export-cross: $(INSTALLED)
+	@dpkg -s $(CROSS) > /dev/null 2>&1 || (apt-get update -q && apt-get install -y -q \
+	  $(CROSS)) || (echo "expected root on Debian, or these packages: $(CROSS)"; false)
+	ACME_QUANT_TEST_CROSS=1 $(BIN)/python -m pytest tests/export/test_export_cross.py \
+	  $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff format --check .

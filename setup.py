@@ -57,7 +57,12 @@ setuptools.setup(
         *setuptools.find_packages(include=["acme_quant", "acme_quant.*"]),
         *(f"acme_quant.{name}" for name in setuptools.find_packages(include=OWN)),
     ],
-    package_data={"acme_quant.agents.presets": ["*.flags"]},
+    package_data={
+        "acme_quant.agents.presets": ["*.flags"],
+        # The texts that exported policies are made of.
+        "acme_quant.export": ["*.c"],
+        "acme_quant.kernels": ["*.c", "*.h"],
+    },
     # `agents` and `launch` are too common as installed top-level names.
     package_dir={"acme_quant.agents": "agents", "acme_quant.launch": "launch"},
     ext_modules=[kernels],

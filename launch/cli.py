@@ -15,6 +15,7 @@ COMMANDS = {
     ),
     "doctor": ("launch.commands.doctor", "look at this machine, say what to mend"),
     "compare": ("launch.commands.compare", "train in several number formats"),
+    "export": ("launch.commands.export", "write a policy as C, ONNX or NumPy arrays"),
     "balance": ("launch.commands.balance", "find how many actors a machine can use"),
     "bench": ("bench.cli", "measure policies, publishing and actors"),
 }

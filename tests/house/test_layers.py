@@ -20,6 +20,7 @@ ROWS = (
     "lowering",
     "peers",
     "publishing",
+    "export",
     "environments",
     "acting",
     "replay",
@@ -42,7 +43,7 @@ ROWS = (
     "bench.cli",
 )
 NESTED = ("bench", "launch")
-RUNTIME = ("roles", "kernels", "policy")
+RUNTIME = ("roles", "kernels", "policy", "export")
 ALONE = {
     "codecarbon": ("records/energy.py",),
     "tensorstore": ("records/checkpoint.py",),

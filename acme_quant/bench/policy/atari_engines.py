@@ -20,7 +20,7 @@ from acme_quant.bench.policy.atari import (
     atari_graph,
 )
 from acme_quant.bench.policy.engines import Call, Engine, Variables
-from acme_quant.bench.policy.onnx_model import OnnxModel
+from acme_quant.bench.policy.onnx_model import LayeredModel
 from acme_quant.policy.quantized_policy import quantize_graph
 
 
@@ -54,7 +54,7 @@ def _onnx(int8: bool, variables: Variables) -> Callable[[np.ndarray], Call]:
     """The network on images [M, c, h, w], as ONNX Runtime's kernels want them."""
     from onnx import TensorProto
 
-    model = OnnxModel("x")
+    model = LayeredModel("x")
     linear = model.linear_int8 if int8 else model.linear
     convolution = model.convolution_uint8 if int8 else model.convolution
     model.node("Cast", ["x"], to=TensorProto.FLOAT)
@@ -76,7 +76,7 @@ def _onnx(int8: bool, variables: Variables) -> Callable[[np.ndarray], Call]:
     [mean] = model.node("ReduceMean", [advantages], axes=[1])
     model.node("Sub", [advantages, mean])
     model.node("Add", [value, model.x])
-    return model.session(IMAGE, np.uint8)
+    return model.session(IMAGE, "uint8")
 
 
 def _channels_first(weight: np.ndarray) -> np.ndarray:

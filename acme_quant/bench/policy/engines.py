@@ -16,7 +16,7 @@ import numpy as np
 from acme_quant.bench.policy import check
 from acme_quant.bench.policy.check import Steps
 from acme_quant.bench.policy.mlp import mlp_graph
-from acme_quant.bench.policy.onnx_model import OnnxModel
+from acme_quant.bench.policy.onnx_model import LayeredModel
 from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
 from acme_quant.policy.writer import activation_max
 
@@ -104,14 +104,14 @@ def acme_calls(module: Any) -> Callable[[np.ndarray], Call]:
 
 
 def _onnx_float32(variables: Variables) -> Callable[[np.ndarray], Call]:
-    model = OnnxModel("x")
+    model = LayeredModel("x")
     for weight, bias in zip(variables[::2], variables[1::2]):
         model.linear(weight, bias, "Tanh")
     return model.session(variables[0].shape[:1])
 
 
 def _onnx_int8(variables: Variables) -> Callable[[np.ndarray], Call]:
-    model = OnnxModel("x")
+    model = LayeredModel("x")
     for weight, bias in zip(variables[::2], variables[1::2]):
         model.linear_int8(weight, bias, "Tanh")
     return model.session(variables[0].shape[:1])

@@ -1,4 +1,4 @@
-"""ONNX models written node by node, and ONNX Runtime on one thread.
+"""The layers of the benchmarks' ONNX models.
 
 The int8 layers are those that onnxruntime's quantize_dynamic writes, with its reduced
 range, node for node and number for number. They are written out here because that
@@ -7,11 +7,11 @@ function needs an `onnx` that needs a newer protobuf than TensorFlow 2.8.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, List
 
 import numpy as np
 
-Call = Callable[[], np.ndarray]
+from acme_quant.export.onnx_model import OnnxModel
 
 # The largest code of a matrix in a reduced range. Without VNNI, ONNX Runtime adds two
 # products in a saturating int16, which codes up to 127 exceed: in 36 random policies
@@ -19,37 +19,13 @@ Call = Callable[[], np.ndarray]
 CODE_MAX = 64
 
 
-class OnnxModel:
-    """A model under construction: every layer goes on from `x`.
-
-    Attributes:
-      x: the name of the value made last; may be set, for a model with branches.
-    """
+class LayeredModel(OnnxModel):
+    """A model of layers one after the other: every one goes on from `x`."""
 
     def __init__(self, x: str) -> None:
         """Takes the name of the input."""
-        self.x = self._input = x
-        self._nodes: List[Any] = []
-        self._tensors: Dict[str, np.ndarray] = {}
+        super().__init__(x)
         self._quantized: Dict[str, List[str]] = {}
-
-    def node(
-        self, kind: str, inputs: Sequence[Any], outputs: int = 1, **attributes: Any
-    ) -> List[str]:
-        """Adds a node; inputs are names or arrays. Returns its outputs' names."""
-        from onnx import helper
-
-        number = len(self._nodes)
-        names = []
-        for i, value in enumerate(inputs):
-            if not isinstance(value, str):
-                self._tensors[f"t{number}_{i}"] = np.asarray(value)
-                value = f"t{number}_{i}"
-            names.append(value)
-        made = [f"v{number}_{i}" for i in range(outputs)]
-        self._nodes.append(helper.make_node(kind, names, made, **attributes))
-        self.x = made[0]
-        return made
 
     def linear(
         self, weight: np.ndarray, bias: np.ndarray, activation: str | None = None
@@ -118,34 +94,3 @@ class OnnxModel:
         self.node("Add", [self.x, bias])
         if activation:
             self.node(activation, [self.x])
-
-    def session(
-        self, shape: Sequence[int], dtype: Any = np.float32
-    ) -> Callable[[np.ndarray], Call]:
-        """Returns a function of rows [M, *shape] that makes a call, on one thread."""
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(
-            self._model(shape, dtype), options, providers=["CPUExecutionProvider"]
-        )
-        return lambda rows: lambda: session.run(None, {self._input: rows})[0]
-
-    def _model(self, shape: Sequence[int], dtype: Any) -> bytes:
-        from onnx import helper, mapping, numpy_helper
-
-        def face(name: str, element: Any, dimensions: Sequence[Any]) -> Any:
-            kind = mapping.NP_TYPE_TO_TENSOR_TYPE[np.dtype(element)]
-            return helper.make_tensor_value_info(name, kind, ["rows", *dimensions])
-
-        graph = helper.make_graph(
-            self._nodes,
-            "policy",
-            [face(self._input, dtype, shape)],
-            [face(self.x, np.float32, [None])],
-            [numpy_helper.from_array(t, name) for name, t in self._tensors.items()],
-        )
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-        model.ir_version = 8
-        return model.SerializeToString()
