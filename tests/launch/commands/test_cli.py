@@ -194,17 +194,17 @@ def test_nodes_get_different_seeds(tmp_path: pathlib.Path) -> None:
     assert run.node_seed("learner") == run.node_seed("learner")
 
 
-def test_readme_tells_every_flag_and_its_help() -> None:
+def test_the_page_of_flags_tells_every_flag_and_its_help() -> None:
     import dataclasses
 
     from acme_quant import agents
     from acme_quant.launch.settings.config import RunConfig
 
     agent_config = agents.get("d4pg").Config
-    readme = (pathlib.Path(__file__).parents[3] / "README.md").read_text()
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "flags.md").read_text()
     for config in (RunConfig, *(agents.get(name).Config for name in agents.AGENTS)):
         for field in dataclasses.fields(config):
-            assert f"`--{field.name}`" in readme
+            assert f"`--{field.name}`" in page
     # Settings that agents share have one row; the words may differ a little.
     for field in (*dataclasses.fields(RunConfig), *dataclasses.fields(agent_config)):
-        assert field.metadata["help"] in readme
+        assert field.metadata["help"] in page
