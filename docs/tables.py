@@ -30,7 +30,8 @@ ENGINES += ("tflite_float32", "tflite_int8")
 ARMS = ("acme", "float32", "int8")
 # The README's drawing from left to right, and then what holds it together.
 FOLDERS = ("lowering", "policy", "kernels", "publishing", "acting", "environments")
-FOLDERS += ("replay", "peers", "records", "settings", "agents", "launch", "bench")
+FOLDERS += ("replay", "peers", "records", "settings", "agents", "launch", "export")
+FOLDERS += ("bench",)
 LAUNCH = ("settings", "nodes", "running", "checkpoints", "reports", "commands")
 WALKER = "dm_control:walker:stand"
 STAGES = ("environment", "inference", "exploration", "adder", "update", "waiting")

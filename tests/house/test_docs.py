@@ -54,7 +54,7 @@ def test_every_folder_has_its_line() -> None:
         for top in ("acme_quant/*", "agents", "launch", "launch/*")
         for path in ROOT.glob(f"{top}/__init__.py")
     }
-    assert named == there
+    assert named == there, "name it in FOLDERS or LAUNCH of docs/tables.py"
 
 
 def paths_named(text: str) -> set[str]:
