@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pathlib
 import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.launch.settings import memory
 from acme_quant.launch.settings.config import Run
+from acme_quant.records.say import say
 
 if TYPE_CHECKING:
     import reverb
     from acme import specs
 
 REPLAY = "replay"
+# Of a checkpoint that Reverb has written to its end.
+_DONE = "DONE"
 TIMEOUT_S = 60.0
 
 
@@ -21,6 +25,43 @@ def folder_of(run: Run) -> pathlib.Path | None:
     """Returns where the replay's checkpoints are, None for a run without."""
     # Reverb splits it at nothing but slashes; it must not depend on where a node runs.
     return run.workdir.absolute() / REPLAY if run.config.checkpoint_replay else None
+
+
+def serve(
+    make_tables: Callable[[], Sequence[reverb.Table]],
+    port: int,
+    folder: pathlib.Path | None,
+) -> reverb.Server:
+    """Returns a server of what the newest whole checkpoint has, of nothing without.
+
+    A damaged checkpoint is renamed, and so is kept but not loaded again.
+
+    Args:
+      make_tables: returns the tables, empty.
+      port: where to listen.
+      folder: of Reverb's checkpoints; None for a replay that is not saved.
+    """
+    import reverb
+
+    if folder is None:
+        return reverb.Server(make_tables(), port)
+    while True:
+        keeper = reverb.checkpointers.DefaultCheckpointer(str(folder))
+        try:
+            server = reverb.Server(make_tables(), port, checkpointer=keeper)
+        except RuntimeError as error:
+            newest = max(folder.glob(f"*/{_DONE}"), default=None)
+            if newest is None:
+                raise
+            target = folder.with_name(f"{folder.name}-damaged") / newest.parent.name
+            target.parent.mkdir(exist_ok=True)
+            newest.parent.rename(target)
+            say(f"{newest.parent} is damaged and now at {target}: {error}")
+            continue
+        tables = reverb.Client(f"localhost:{port}").server_info(int(TIMEOUT_S))
+        items = sum(table.current_size for table in tables.values())
+        say(f"replay came back with {items} items" if items else "replay fills anew")
+        return server
 
 
 class ReplaySaver:
@@ -66,5 +107,5 @@ class ReplaySaver:
 def describe(facts: dict[str, Any]) -> str:
     """Returns a clause on what a resumed run finds in its replay."""
     if "items" in facts:
-        return f"replay came back with {facts['items']} items"
+        return f"replay was saved with {facts['items']} items (see logs/replay.log)"
     return f"replay fills anew: {facts.get('skipped', 'not saved')}"

@@ -16,7 +16,7 @@ from acme_quant.records.checkpoint import Checkpoint, Mismatch
 from acme_quant.records.checkpoints import NoCheckpoint
 
 # Everything that a run writes; a run that starts anew moves it out of the way.
-OUTPUTS = ("checkpoints", "csv", "logs", "tensorboard", "replay")
+OUTPUTS = ("checkpoints", "csv", "logs", "tensorboard", "replay", "replay-damaged")
 OUTPUT_FILES = ("config.json", "summary.json", "policy.aq", "energy.csv")
 # The column that tells which rows a checkpoint has; the first one that a file has.
 STEPS = ("learner_steps", "learner_step", "wall_s")

@@ -17,6 +17,7 @@ from launchpad import address as lp_address
 from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
+from acme_quant.launch.checkpoints import replay_saver
 from acme_quant.launch.nodes import stopping
 from acme_quant.peers import loopback
 
@@ -65,13 +66,8 @@ class ReplayNode(lp.PyNode):
 
     def run(self) -> None:
         """Serves until the program ends."""
-        import reverb
-
         port = lp_address.get_port_from_address(self._address.resolve())
-        keeper = None
-        if self._folder is not None:
-            keeper = reverb.checkpointers.DefaultCheckpointer(str(self._folder))
-        server = reverb.Server(self._make_tables(), port, checkpointer=keeper)
+        server = replay_saver.serve(self._make_tables, port, self._folder)
         loopback.listen_on_loopback(port)
         # Now and then back in Python, where signals are heard.
         while not worker_manager.wait_for_stop(POLL_S):

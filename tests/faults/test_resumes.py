@@ -163,7 +163,9 @@ def test_a_replay_that_is_saved_comes_back(tmp_path: pathlib.Path, seen: Seen) -
         first.send("launcher", signal.SIGKILL)
         first.end()
     with Training(tmp_path / "run", "--checkpoint_replay") as second:
-        second.wait_for(lambda: "replay came back with" in second.output())
+        log = second.workdir / "logs" / "replay.log"
+        second.wait_for(lambda: "replay came back with" in log.read_text())
+        assert "replay was saved with" in second.output()
         before = second.last("learner", "learner_steps")
         second.wait_for(lambda: second.last("learner", "learner_steps") > before)
         items = facts(second, second.checkpoints()[-1])["replay"]["items"]

@@ -10,7 +10,9 @@ import pytest
 
 from acme_quant.agents import d4pg
 from acme_quant.launch.checkpoints import resume
+from acme_quant.launch.nodes.loggers import TensorBoardLogger
 from acme_quant.launch.settings.config import Run, RunConfig, UsageError
+from acme_quant.records import event_file
 from acme_quant.records.checkpoints import Checkpoints
 
 
@@ -108,3 +110,15 @@ def test_changed_settings_are_listed(tmp_path: pathlib.Path) -> None:
     save(tmp_path, 2000, 200)
     _, sentences = resume.resume(make_run(tmp_path, num_actors=5), None)
     assert "num_actors 2 -> 5" in sentences[-1]
+
+
+def test_a_curve_does_not_run_back_after_a_resume(tmp_path: pathlib.Path) -> None:
+    save(tmp_path, 2000, 200)
+    logger = TensorBoardLogger(tmp_path / "tensorboard" / "learner", "steps")
+    for step in (199, 200, 201, 250):
+        logger.write({"steps": step})
+    logger.close()
+    (path,) = (tmp_path / "tensorboard" / "learner").glob(event_file.PATTERN)
+    resume.resume(make_run(tmp_path), None)
+    assert not event_file.cut(path, 200)
+    assert event_file.cut(path, 199)
