@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
 
 from acme_quant.launch.running import temporary
 
@@ -33,10 +34,24 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    if name != "doctor" and not _can_write_temporary_files():
+        print(
+            f"acme-quant {name}: expected a folder to write temporary files in, got "
+            "none: set TMPDIR to one.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     with temporary.own_folder():
         module = importlib.import_module(f"acme_quant.{COMMANDS[name][0]}")
         code = module.main([f"acme-quant {name}", *sys.argv[2:]])
     sys.exit(code)
+
+
+def _can_write_temporary_files() -> bool:
+    try:
+        return bool(tempfile.gettempdir())
+    except OSError:
+        return False
 
 
 def _usage() -> str:

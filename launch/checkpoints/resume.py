@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from acme_quant.launch.checkpoints import replay_saver, saving
-from acme_quant.launch.settings.config import Run, Start, UsageError
+from acme_quant.launch.settings import provenance
+from acme_quant.launch.settings.config import Run, RunConfig, Start, UsageError
 from acme_quant.records import durable, event_file
 from acme_quant.records.checkpoint import Checkpoint, Mismatch
 from acme_quant.records.checkpoints import NoCheckpoint
@@ -62,9 +63,10 @@ def resume(run: Run, graph: Any) -> tuple[Run, list[str]]:
 def _check(found: Checkpoint, run: Run, graph: Any) -> None:
     settings = found.facts["settings"]
     for name in FIXED:
-        if settings[name] != getattr(run.config, name):
+        theirs = settings.get(name, getattr(RunConfig, name))
+        if theirs != getattr(run.config, name):
             raise Mismatch(
-                f"expected --{name}={settings[name]}, which the checkpoints in "
+                f"expected --{name}={theirs}, which the checkpoints in "
                 f"{run.workdir} are of, got {getattr(run.config, name)}."
             )
     if graph is None:
@@ -106,7 +108,11 @@ def _describe(found: Checkpoint, run: Run) -> list[str]:
         for name, value in now.items()
         if name in before and before[name] != _plain(value)
     ]
-    return sentences + ([f"changed: {', '.join(changed)}"] if changed else [])
+    if changed:
+        sentences.append(f"changed: {', '.join(changed)}")
+    versions = facts.get("versions", {})
+    other = provenance.changed_versions(versions, saving.versions())
+    return [*sentences, other] if other else sentences
 
 
 def _nbytes(entry: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +74,8 @@ class LearnerSaver:
                 "observations": repr(spec.observations),
                 "actions": repr(spec.actions),
             },
-            "versions": _versions(),
+            "versions": versions(),
+            "folder": os.getcwd(),
         }
 
     def after_step(self, learner_steps: int) -> None:
@@ -130,11 +132,12 @@ def _report(sentence: str) -> None:
     say(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {sentence}")
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+def versions() -> dict[str, str]:
+    """Returns the versions that decide what a checkpoint's arrays mean."""
+    found = {"python": platform.python_version()}
     for name in _NAMED_PACKAGES:
-        versions[name] = importlib.metadata.version(name)
-    return versions
+        found[name] = importlib.metadata.version(name)
+    return found
 
 
 def restore(run: Run, state: LearnerState) -> None:

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from acme_quant.launch.commands import child
-from acme_quant.launch.reports import machine, operating_point, runs
+from acme_quant.launch.reports import operating_point, runs
 from acme_quant.launch.reports.operating_point import Point
-from acme_quant.launch.settings import arguments, checks
+from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import UsageError
 from acme_quant.policy import quantizers
 from acme_quant.settings.declaration import setting

@@ -19,8 +19,7 @@ from typing import Any
 from absl import flags
 
 from acme_quant.launch.commands import child
-from acme_quant.launch.reports import machine
-from acme_quant.launch.settings import arguments, checks
+from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import RunConfig, UsageError
 from acme_quant.policy import quantizers
 from acme_quant.settings import refusals

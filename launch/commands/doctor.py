@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
                 pool.shutdown(cancel_futures=True)
                 return USAGE
             faults += bool(finding.remedy)
-    print("healthy" if not faults else f"{faults} to be mended")
+    print(f"{faults} to be mended" if faults else f"healthy: {remedies.versions()}")
     return 1 if faults else 0
 
 

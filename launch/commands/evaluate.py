@@ -7,6 +7,7 @@ own: see `episodes`.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import sys
@@ -15,18 +16,34 @@ import typing
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from absl import flags
 
+from acme_quant.environments.errors import in_one_line
 from acme_quant.launch.commands.episodes import EpisodesProcess, Score
-from acme_quant.launch.settings import checks, spec_child, user_process
+from acme_quant.launch.settings import checks, provenance, spec_child, user_process
 from acme_quant.launch.settings.config import Run, UsageError
+from acme_quant.settings import flags
+from acme_quant.settings.declaration import setting
 
 if typing.TYPE_CHECKING:
+    from acme_quant.policy.graph import Graph
     from acme_quant.policy.quantized_policy import QuantizedPolicy
     from acme_quant.records.checkpoint import Checkpoint
 
-EPISODES = 10
 HEADER = ("policy", "return", "std", "least", "most", "steps", "bytes")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The command's flags."""
+
+    workdir: str = setting("", "Folder of the run.")
+    checkpoint: int | None = setting(
+        None, "Its number; the newest if none.", at_least=1
+    )
+    episodes: int = setting(10, "Episodes of each policy.", at_least=1)
+    # Simulators take seeds of 32 bit, and each episode has one of its own.
+    seed: int = setting(0, "Seed of the environment.", at_least=0, at_most=2**31 - 1)
+    video: str = setting("", "MP4 file for an episode of the first.")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -40,44 +57,39 @@ def main(argv: Sequence[str]) -> int:
       says why.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    values = _flags()
-    if any(argument in ("--help", "-help", "-h") for argument in argv[1:]):
-        print(values.get_help())
-        return 0
     try:
-        rest = values(list(argv))[1:]
-        if rest:
-            raise UsageError(f"expected flags only, got {rest[0]!r}.")
-        _evaluate(values)
-    except (flags.Error, UsageError, user_process.Refused) as error:
+        options = _options(argv)
+        if isinstance(options, str):
+            print(options)
+        else:
+            _evaluate(options)
+    except (UsageError, user_process.Refused) as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
     except user_process.Failed as error:
         print(f"{argv[0]}: the evaluation failed: {error}", file=sys.stderr)
         return 1
+    except Exception as error:  # Whatever a person's environment or files hold.
+        words = in_one_line(error)
+        print(f"{argv[0]}: the evaluation failed: {words}", file=sys.stderr)
+        return 1
     return 0
 
 
-def _flags() -> flags.FlagValues:
-    values = flags.FlagValues()
-    for define, name, default, text in (
-        (flags.DEFINE_string, "workdir", "", "Folder of the run."),
-        (flags.DEFINE_integer, "checkpoint", None, "Its number; the newest if none."),
-        (flags.DEFINE_integer, "episodes", EPISODES, "Episodes of each policy."),
-        (flags.DEFINE_integer, "seed", 0, "Seed of the environment."),
-        (flags.DEFINE_string, "video", "", "MP4 file for an episode of the first."),
-    ):
-        define(name, default, text, flag_values=values)
-    return values
+def _options(argv: Sequence[str]) -> Options | str:
+    """Returns what the flags ask for; for --help, the help."""
+    try:
+        return flags.parse(argv, Options)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
-def _evaluate(values: flags.FlagValues) -> None:
+def _evaluate(values: Options) -> None:
     workdir = pathlib.Path(values.workdir)
-    if values.episodes < 1:
-        raise UsageError(f"expected --episodes of at least 1, got {values.episodes}.")
     if not values.workdir or not workdir.is_dir():
         raise UsageError(f"expected --workdir=FOLDER of a run, got {values.workdir!r}.")
     found, variables = load_policy(workdir, values.checkpoint)
+    provenance.find_modules_in(found.facts.get("folder", ""))
     run = Run.from_settings(found.facts["settings"])
     policies = _policies(run, found, variables)
     _print_row(*HEADER)
@@ -146,6 +158,7 @@ def _policies(
     except ValueError as error:
         raise UsageError(str(error)) from error
     graph = checks.lower(run, spec)
+    _check_shapes(found, graph, variables)
     quantizer = run.config.quantizer
     names = ("int8" if quantizer == "float32" else quantizer, "float32")
     return {
@@ -154,6 +167,18 @@ def _policies(
         )
         for name in names
     }
+
+
+def _check_shapes(
+    found: Checkpoint, graph: Graph, variables: Sequence[np.ndarray]
+) -> None:
+    ours = [tuple(shape) for shape in graph.variable_shapes]
+    theirs = [variable.shape for variable in variables]
+    if ours != theirs:
+        raise UsageError(
+            f"expected the environment that checkpoint {found.number} was trained in, "
+            f"with a policy of shapes {theirs}, got one of shapes {ours}."
+        )
 
 
 def evaluate(

@@ -12,6 +12,8 @@ import sysconfig
 
 DISTRIBUTION = "acme-quant"
 TENSORFLOW = ("tensorflow", "protobuf", "numpy")
+_BAD_ENVIRONMENT = r"unknown environment|cannot be made|U\w+Environment"
+_COUNT = (DISTRIBUTION, "dm-acme", "dm-reverb", "dm-launchpad", "tensorflow", "numpy")
 
 # Modules whose distribution has another name.
 _DISTRIBUTIONS = {
@@ -46,6 +48,11 @@ def installed(name: str) -> str | None:
         return None
 
 
+def versions() -> str:
+    """Returns the packages that a run's numbers depend on, with their versions."""
+    return ", ".join(f"{name} {installed(name) or 'none'}" for name in _COUNT)
+
+
 def install(*names: str) -> str:
     """Returns the command that installs these distributions as pinned."""
     known = pins()
@@ -58,7 +65,7 @@ def install(*names: str) -> str:
 
 def rebuild() -> str:
     """Returns the command that installs this package and builds its C extension."""
-    root = pathlib.Path(__file__).resolve().parent.parent
+    root = pathlib.Path(__file__).resolve().parents[2]
     if (root / "setup.py").exists():
         return f"make -B -C {shlex.quote(str(root))} install"
     return install(DISTRIBUTION)
@@ -83,9 +90,21 @@ def by_error(error: str) -> str:
         return find_libpython(library[0])
     if "undefined symbol" in error or "libtensorflow" in error:
         return install(*TENSORFLOW, "dm-launchpad", "dm-reverb")
+    if "MemoryError" in error or "cannot allocate" in error.lower():
+        most = re.search(r"--max_replay_size of (\d+) at most", error)
+        return f"choose a smaller replay: --max_replay_size={most[1]}" if most else ""
+    if "No space left" in error or re.search(r"expected \d+ MB free", error):
+        return "free space there, or choose another folder: --workdir=FOLDER"
+    if "No usable temporary directory" in error:
+        return "export TMPDIR=/a/folder/to/write/in"
+    package = re.search(r"need the package ([\w.]+)", error)
+    if package:
+        return install(_DISTRIBUTIONS.get(package[1], package[1]))
     module = re.search(r"No module named '([\w]+)", error)
     if module and module[1] == "acme_quant":
         return rebuild()
     if module:
         return install(_DISTRIBUTIONS.get(module[1], module[1]))
+    if "ImportError" not in error and re.search(_BAD_ENVIRONMENT, error):
+        return "choose an environment that can be made: --env=NAME"
     return ""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from acme_quant.launch.settings import checks
-from acme_quant.launch.settings.config import UsageError
+from acme_quant.launch.settings.config import Run, UsageError
 
 
 def main(argv: Sequence[str]) -> int:
@@ -25,6 +25,8 @@ def main(argv: Sequence[str]) -> int:
     # process that compiles TensorFlow's sources anew (12 s instead of 4).
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    # The learner takes of an accelerator's memory what it needs, and not all of it.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     try:
         return _train(argv, time.time())
     except UsageError as error:
@@ -66,4 +68,16 @@ def _train(argv: Sequence[str], now: float) -> int:
             f"--max_actor_steps={run.config.max_actor_steps} are done"
         )
         return 0
+    _write_config(run, argv)
     return lifecycle.launch(run, launch_type, spec, graph, now - run.start.wall_s)
+
+
+def _write_config(run: Run, argv: Sequence[str]) -> None:
+    from acme_quant.launch.settings import provenance
+
+    try:
+        provenance.write(run, argv)
+    except OSError as error:
+        raise UsageError(
+            f"expected room for config.json in --workdir={run.workdir}, got: {error}."
+        ) from error

@@ -17,7 +17,7 @@ from acme_quant.launch.nodes import program as programs
 from acme_quant.launch.running import one_process, progress, summary, temporary
 from acme_quant.launch.running.processes import STOP_S, Supervisor
 from acme_quant.launch.settings.config import Run
-from acme_quant.records import csv_rows, durable, energy
+from acme_quant.records import csv_rows, energy
 from acme_quant.records.say import say
 
 POLL_S = 0.25
@@ -136,7 +136,6 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     Returns:
       The command's exit code.
     """
-    durable.replace_bytes(run.workdir / "config.json", run.to_json().encode())
     say(f"acme-quant: files in {run.workdir.resolve()}")
     summary.listen_for_losses()
     own_processes = run.config.num_actors > 0 and launch_type == "local_mp"

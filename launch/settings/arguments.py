@@ -74,14 +74,20 @@ def with_preset(argv: Sequence[str]) -> list[str]:
     Raises:
       UsageError: if there is no such preset.
     """
-    given = [arg for arg in argv[1:] if arg.lstrip("-").startswith("preset=")]
-    if not given:
+    name = preset_of(argv)
+    if not name:
         return list(argv)
     try:
-        preset = presets.flags(given[-1].split("=", 1)[1])
+        preset = presets.flags(name)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [argv[0], *preset, *argv[1:]]
+
+
+def preset_of(argv: Sequence[str]) -> str:
+    """Returns the name of the command line's preset, empty without one."""
+    given = [arg for arg in argv[1:] if arg.lstrip("-").startswith("preset=")]
+    return given[-1].split("=", 1)[1] if given else ""
 
 
 def refuse(

@@ -234,8 +234,17 @@ class Run:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Run:
-        """Returns the run that a checkpoint's settings describe."""
-        agent = agents.get(settings["agent"])
+        """Returns the run that a checkpoint's settings describe.
+
+        A setting that they lack has its default.
+
+        Raises:
+          UsageError: if the agent is unknown.
+        """
+        try:
+            agent = agents.get(settings.get("agent", RunConfig.agent))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         return cls(_from(RunConfig, settings), _from(agent.Config, settings))
 
     @property

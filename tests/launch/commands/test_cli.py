@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from acme_quant.launch import cli
 from acme_quant.launch.commands import train
 from acme_quant.launch.settings import checks
 from acme_quant.launch.settings.config import UsageError
@@ -157,6 +158,21 @@ def test_refusal_exits_with_2_and_one_line(
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1 and "nobody" in captured.err
     assert not captured.out
+
+
+def test_no_folder_for_temporary_files_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", refuse)
+    monkeypatch.setattr("sys.argv", ["acme-quant", "train"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert "set TMPDIR" in error and error.count("\n") == 1
 
 
 def test_help_lists_flags_of_run_and_agents(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -104,7 +105,9 @@ def test_another_python_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_replay_larger_than_the_memory_is_a_finding() -> None:
     finding = doctor.try_out("memory", ["--max_replay_size=1000000000000"])
-    assert "MemoryError" in finding.text and "--max_replay_size" in finding.remedy
+    assert "MemoryError" in finding.text
+    most = re.search(r"--max_replay_size of (\d+) at most", finding.text)[1]
+    assert finding.remedy == f"choose a smaller replay: --max_replay_size={most}"
 
 
 def test_a_workdir_that_cannot_be_made_is_a_finding() -> None:
@@ -114,7 +117,27 @@ def test_a_workdir_that_cannot_be_made_is_a_finding() -> None:
 
 def test_an_unknown_environment_is_a_finding() -> None:
     finding = doctor.try_out("environment", ["--env=dm_control:cartpole:balanse"])
-    assert "balanse" in finding.text and finding.remedy
+    assert "balanse" in finding.text
+    assert finding.remedy == "choose an environment that can be made: --env=NAME"
+
+
+@pytest.mark.parametrize(
+    "error,remedy",
+    [
+        ("OSError: [Errno 28] No space left on device", "free space"),
+        ("OSError: expected 512 MB free in /x, got 3 MB", "free space"),
+        ("FileNotFoundError: No usable temporary directory found", "export TMPDIR="),
+        ("gym environments need the package gymnasium, which is", "gymnasium=="),
+        ("ModuleNotFoundError: No module named 'acme_quant.environments'", "make -B"),
+    ],
+)
+def test_a_remedy_fits_the_error(error: str, remedy: str) -> None:
+    assert remedy in remedies.by_error(error)
+
+
+def test_the_memory_trial_of_an_unknown_environment_blames_the_environment() -> None:
+    finding = doctor.try_out("memory", ["--env=dm_control:cartpole:balanse"])
+    assert finding.remedy == "choose an environment that can be made: --env=NAME"
 
 
 def test_an_unknown_flag_is_a_usage_error() -> None:
@@ -127,7 +150,8 @@ def test_exit_code_and_last_line_say_whether_all_is_well(
 ) -> None:
     monkeypatch.setattr(doctor, "TRIALS", {})
     assert doctor.main(["doctor"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "healthy"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("healthy: acme-quant ") and "tensorflow 2.8.4" in last
     monkeypatch.setattr(doctor, "PYTHON", (3, 12))
     monkeypatch.setattr(
         doctor, "check_libpython", lambda: doctor.Finding("libpython", "gone", "mend")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,6 +74,8 @@ def test_a_damaged_newest_checkpoint_is_told_and_passed_over(
     [
         (["--checkpoint=9"], r"(1, 2), got 9"),
         (["--episodes=0"], "--episodes"),
+        (["--checkpoint=0"], "--checkpoint of at least 1, got 0"),
+        (["--seed=-1"], "--seed of at least 0"),
         (["--no_such_flag"], "no_such_flag"),
         (["left_over"], "left_over"),
     ],
@@ -84,6 +89,68 @@ def test_what_cannot_be_evaluated_is_one_sentence(
     assert evaluate.main(["evaluate", f"--workdir={workdir}", *flags]) == 2
     error = capsys.readouterr().err.strip()
     assert words in error and "\n" not in error
+
+
+def save(workdir: pathlib.Path, run: Run, module: Any, **facts: Any) -> None:
+    arrays = {f"learner/p/{i}": v.numpy() for i, v in enumerate(module.variables)}
+    told = {
+        "policy": list(arrays),
+        "settings": json.loads(run.to_json()),
+        "counts": {"actor_steps": 700, "learner_steps": 70},
+    }
+    Checkpoints(workdir / "checkpoints").save(arrays, told | facts)
+
+
+def test_an_environment_that_changed_is_one_sentence(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from acme_quant import environments
+
+    spec = environments.environment_spec("gym:Pendulum-v1")
+    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    other = RunConfig(workdir=str(tmp_path), env="gym:MountainCarContinuous-v0")
+    save(tmp_path, Run(other, CONFIG), module)
+    assert evaluate.main(["evaluate", f"--workdir={tmp_path}"]) == 2
+    error = capsys.readouterr().err
+    assert "(3, 8)" in error and "(2, 8)" in error and error.count("\n") == 1
+
+
+def test_a_run_of_ones_own_environment_is_found_from_another_folder(
+    tmp_path: pathlib.Path,
+) -> None:
+    from acme_quant import environments
+
+    (tmp_path / "own_task.py").write_text(
+        "import gymnasium\ndef make():\n    return gymnasium.make('Pendulum-v1')\n"
+    )
+    spec = environments.environment_spec("gym:Pendulum-v1")
+    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    config = RunConfig(workdir=str(tmp_path / "run"), env="own_task:make")
+    save(tmp_path / "run", Run(config, CONFIG), module, folder=str(tmp_path))
+    code = "from acme_quant.launch import cli; cli.main()"
+    command = [sys.executable, "-c", code, "evaluate", "--episodes=1"]
+    done = subprocess.run(
+        [*command, f"--workdir={tmp_path / 'run'}"],
+        cwd="/",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "own_task:make" in done.stdout and "float32" in done.stdout
+
+
+def test_any_other_error_is_one_sentence(
+    workdir: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*args: object) -> None:
+        raise KeyError("facts")
+
+    monkeypatch.setattr(evaluate, "load_policy", fail)
+    assert evaluate.main(["evaluate", f"--workdir={workdir}"]) == 1
+    error = capsys.readouterr().err
+    assert error == "evaluate: the evaluation failed: KeyError: 'facts'\n"
 
 
 def test_a_folder_without_a_run_is_refused(

@@ -8,8 +8,7 @@ import resource
 import pytest
 
 from acme_quant.launch.commands import balance
-from acme_quant.launch.reports import machine
-from acme_quant.launch.settings import control_groups, memory
+from acme_quant.launch.settings import control_groups, machine, memory
 
 
 @pytest.fixture
