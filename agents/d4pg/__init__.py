@@ -4,7 +4,8 @@
     builder = d4pg.make_builder(d4pg.Config(), quantizer="int8")
 
 The networks are those of Acme's `d4pg.make_default_networks`: a LayerNorm MLP policy
-whose tanh is scaled to the action box, and a distributional critic.
+whose tanh is scaled to the action box, and a distributional critic. Bytes and images
+go through an encoder first, which the critic's loss trains.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.acting.exploration import GaussianNoise, spread
-from acme_quant.agents import settings
+from acme_quant.agents import images, settings
 from acme_quant.agents.d4pg.config import Config
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
     """Refuses environments that D4PG cannot act in.
 
     Raises:
-      ValueError: if the actions are not a bounded box of floats, or the settings can
-        never let the learner take its first batch.
+      ValueError: if the actions are not a bounded box of floats, the channels of an
+        image come first, or the settings can never let the learner take its first
+        batch.
     """
     from acme_quant import environments
 
@@ -41,6 +43,7 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
             f"d4pg expects continuous actions, got {kind} ones; "
             "use --agent=dqn for discrete actions."
         )
+    images.check_channels(spec.observations)
     settings.check(config)
     # Acme allows the rate an error of a tenth of min_replay_size insertions, and Reverb
     # refuses a limiter that allows less than one sample.
@@ -67,10 +70,15 @@ def make_networks(
         vmax=config.value_bound,
         num_atoms=config.num_atoms,
     )
+    observation = parts["observation"]
+    if images.needs_encoder(spec.observations):
+        from acme_quant.agents.encoder import Encoder
+
+        observation = Encoder(spec.observations)
     networks = acme_d4pg.D4PGNetworks(
         policy_network=parts["policy"],
         critic_network=parts["critic"],
-        observation_network=parts["observation"],
+        observation_network=observation,
     )
     networks.init(spec)
     return networks

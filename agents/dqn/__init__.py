@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from acme_quant.acting.exploration import EpsilonGreedy, apex_epsilon
-from acme_quant.agents import settings
+from acme_quant.agents import images, settings
 from acme_quant.agents.dqn.config import Config
 from acme_quant.settings import refusals
 
@@ -48,30 +48,25 @@ def check(spec: specs.EnvironmentSpec, config: Config) -> None:
 
 
 def _check_network(spec: specs.EnvironmentSpec, config: Config) -> None:
-    image = _is_image(spec)
+    images.check_channels(spec.observations)
+    image = images.is_image(spec.observations)
     if config.network == "atari" and not image:
         raise ValueError(
-            "the atari network expects one uint8 observation [height, width, "
-            f"channels], got {spec.observations}."
+            "the atari network expects one image [height, width, channels], uint8 or "
+            f"float32, got {spec.observations}."
         )
     if _network(spec, config) != "atari":
-        if image:
+        if image and spec.observations.dtype == "uint8":
             raise ValueError(f"{config.network} expects rows, got images; use atari.")
         return
     refusals.check(config, {"mlp": "the atari network, which has layers of its own"})
-
-
-def _is_image(spec: specs.EnvironmentSpec) -> bool:
-    observation = spec.observations
-    shape = getattr(observation, "shape", ())
-    return len(shape) == 3 and observation.dtype == "uint8"
 
 
 def _network(spec: specs.EnvironmentSpec, config: Config) -> str:
     """Returns the kind of network that `auto` stands for, or the one named."""
     if config.network != "auto":
         return config.network
-    return "atari" if _is_image(spec) else "mlp"
+    return "atari" if images.is_image(spec.observations) else "mlp"
 
 
 def make_networks(spec: specs.EnvironmentSpec, config: Config) -> snt.Sequential:

@@ -1,12 +1,11 @@
 """Q-networks: what a DQN agent's observations go through, as Sonnet modules.
 
 Each maps a nest of batched observations to action values, float32 [B, actions]. The
-scaling of images stands in here and nowhere else, so learner and actors share it.
+scaling of images stands in `agents.encoder` alone, so learner and actors share it.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import sonnet as snt
@@ -19,6 +18,7 @@ from acme.tf import utils as tf2_utils
 from acme.tf.networks import duelling
 
 from acme_quant.acting.exploration import EpsilonGreedy
+from acme_quant.agents.encoder import row, scale
 
 
 class Row(snt.Module):
@@ -26,10 +26,7 @@ class Row(snt.Module):
 
     def __call__(self, observation: Any) -> tf.Tensor:
         """Returns the fields side by side in dm-tree's order."""
-        rows = [
-            tf.reshape(scale(field), [-1, math.prod(field.shape[1:])])
-            for field in tree.flatten(observation)
-        ]
+        rows = [row(field) for field in tree.flatten(observation)]
         return rows[0] if len(rows) == 1 else tf.concat(rows, axis=-1)
 
 
@@ -72,13 +69,6 @@ class EpsilonGreedyHead(snt.Module):
         calls = self._calls.assign_add(1) - 1
         done = tf.cast(tf.minimum(calls, decay_steps), tf.float32) / decay_steps
         return self.exploration.epsilon_after(done)
-
-
-def scale(field: tf.Tensor) -> tf.Tensor:
-    """Returns `field` in float32, bytes scaled to [0, 1]."""
-    if field.dtype == tf.uint8:
-        return tf.cast(field, tf.float32) * (1.0 / 255.0)
-    return tf.cast(field, tf.float32)
 
 
 def make(

@@ -101,7 +101,7 @@ def test_importing_the_agent_imports_no_tensorflow() -> None:
 @pytest.mark.parametrize(
     "observations, settings, words",
     [
-        (ROW, dict(network="atari"), "expects one uint8 observation"),
+        (ROW, dict(network="atari"), "expects one image"),
         (IMAGE, dict(network="mlp"), "mlp expects rows, got images"),
         (IMAGE, dict(q_layers=(8,)), "q_layers=8 would change nothing"),
         (ROW, dict(network="cnn"), "expected --network out of auto, mlp"),
