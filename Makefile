@@ -35,6 +35,7 @@ test-export-cross: $(INSTALLED)
 	  $(CROSS)) || (echo "expected root on Debian, or these packages: $(CROSS)"; false)
 	ACME_QUANT_TEST_CROSS=1 $(BIN)/python -m pytest tests/export/test_export_cross.py \
 	  $(ARGS)
+
 # Random runs with random faults for SOAK_MINUTES (60); SOAK_SEED repeats the choices.
 soak: $(INSTALLED)
 	$(BIN)/python tests/soak/soak.py $(ARGS)

@@ -18,6 +18,9 @@ from acme_quant.records.checkpoints import NoCheckpoint
 from acme_quant.records.energy import Energy
 
 FILE = "summary.json"
+# Share of the limit that a run may overstep without a word: actors tell the counter of
+# their steps twice a second, and the launcher hears of it as often.
+MOST_PAST = 0.05
 _FAILED = 1
 
 
@@ -43,6 +46,7 @@ def write(
         "exit_code": exit_code,
         "wall_s": round(status.wall_s, 1),
         "actor_steps": status.actor_steps,
+        "max_actor_steps": status.max_actor_steps,
         "learner_steps": status.learner_steps,
         "steps_per_s": round(steps_per_s, 1),
         "policy_version": status.policy_version,
@@ -81,6 +85,9 @@ def line(result: dict[str, Any]) -> str:
         "energy unknown" if kwh is None else f"{1000 * kwh:.2f} Wh",
         f"files in {result['workdir']}",
     ]
+    past = result["actor_steps"] - result["max_actor_steps"]
+    if past > MOST_PAST * result["max_actor_steps"]:
+        parts.insert(3, f"{past} steps past --max_actor_steps, as actors count apart")
     if result["lost_rows"]:
         lost = (f"{count} of {name}" for name, count in result["lost_rows"].items())
         parts.insert(1, f"rows lost: {', '.join(lost)}")
