@@ -82,7 +82,7 @@ def choose(seed: int, number: int) -> Choices:
         f"--env={environment}" if agent == "d4pg" else "--env=gym:CartPole-v1",
         f"--agent={agent}",
         f"--seed={rng.randrange(1000)}",
-        f"--max_actor_steps={rng.choice((300, 1500, 3000))}",
+        f"--max_actor_steps={_steps(rng, fault)}",
         *(_layers(agent)),
         *_actors(rng, layout),
     ]
@@ -96,6 +96,13 @@ def choose(seed: int, number: int) -> Choices:
         early=rng.random() < 0.25,
         resumes=rng.random() < 0.4,
     )
+
+
+def _steps(rng: random.Random, fault: str) -> int:
+    """Returns a limit that is reached, or one that the fault comes before."""
+    if fault == "none":
+        return rng.choice((300, 1500, 3000))
+    return 8000 if fault in ("kill", "stop", "full disk") else 10**6
 
 
 def _layers(agent: str) -> tuple[str, ...]:

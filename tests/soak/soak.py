@@ -36,6 +36,8 @@ RUN_S = float(os.environ.get("SOAK_RUN_S", "90"))
 END_S = 40.0
 STOPPED_S = 5.0
 DISK = "150m"
+# Steps at which a run ends that goes on in the folder of one before.
+AGAIN = 4000
 # Of an end that nobody asked for: done, or a node or the disk failed.
 ORDINARY = {0, 1}
 
@@ -104,6 +106,8 @@ class Session:
                 "train",
                 f"--workdir={self._workdir}",
                 *self._choices.flags,
+                # The last of a flag counts: what goes on ends by itself.
+                *([] if self.report.session == 1 else [f"--max_actor_steps={AGAIN}"]),
             ],
             env={
                 **os.environ,
