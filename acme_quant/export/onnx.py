@@ -1,8 +1,10 @@
-"""A policy as ONNX: float32, or integer weights behind DequantizeLinear (QDQ).
+"""A policy as ONNX: float32, or with QuantizeLinear and DequantizeLinear (QDQ).
 
-ONNX has no operator for the engine's quantized inputs, whose scale is each row's own:
-inputs stay float32 here. How far that is from the engine is measured in ONNX Runtime
-and stored beside the model.
+Integer weights stand behind a DequantizeLinear. ONNX has no operator for the engine's
+quantized inputs, whose scale is each row's own: they stay float32 with `wide`
+activations, and with `8bit` ones get an int8 pair with one scale, calibrated on the
+observations. How far that is from the engine is measured in ONNX Runtime and stored
+beside the model.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ ACTIVATIONS = {
     "sigmoid": "Sigmoid",
     "softplus": "Softplus",
 }
+# The largest code of an int8 input.
+CODE_MAX = 127
 # Without a number of rows: they keep theirs.
 ROWS = 0
 
@@ -41,7 +45,7 @@ def write(source: Source, name: str, observations: Observations) -> Exported:
       ExportError: an operation has no ONNX form, or a package is missing.
     """
     try:
-        model = _model(source)
+        model = _model(source, observations)
         content = model.content(
             [source.widths[0]],
             out_dtype=source.layout.output.dtype,
@@ -95,9 +99,10 @@ def _sentence(kind: str, parity: dict[str, float]) -> str:
     )
 
 
-def _model(source: Source) -> OnnxModel:
+def _model(source: Source, observations: Observations) -> OnnxModel:
     model = OnnxModel("observation")
-    values = _Values(source)
+    calibration = observations.get("recorded", observations["random"])
+    values = _Values(source, calibration)
     for op in source.operations:
         emit = KINDS.get(op.kind)
         if emit is None:
@@ -130,12 +135,24 @@ def _element(dtype: str) -> int:
 class _Values:
     """The ONNX name of each of the engine's values."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, calibration: np.ndarray) -> None:
         self.widths = source.widths
+        self._source, self._calibration = source, calibration
         self._parts: dict[int, list[str]] = {0: ["observation"]}
 
     def __getitem__(self, value: int) -> str:
         return self._parts[value][0]
+
+    def quantized(self, model: OnnxModel, op: Operation) -> str:
+        """Returns the input of a weighted operation, through int8 codes if it has."""
+        x = self[op["input"]]
+        if self._source.policy.activations != "8bit" or not op["activation_max"]:
+            return x
+        rows = self._source.value(op["input"], self._calibration)
+        largest = np.abs(rows[np.isfinite(rows)]).max(initial=0)
+        scale = np.float32(largest / CODE_MAX) or np.float32(1)
+        [codes] = model.node("QuantizeLinear", [x, scale, np.int8(0)])
+        return model.node("DequantizeLinear", [codes, scale, np.int8(0)])[0]
 
     def written(self, model: OnnxModel, op: Operation) -> None:
         """Notes what an operation wrote; copies side by side become one value."""
@@ -184,13 +201,14 @@ class _Convolution:
 def _linear(model: OnnxModel, op: Operation, values: _Values) -> None:
     weight = _weight(model, op, _Linear())
     bias = [] if op.bias is None else [op.bias]
-    model.node("Gemm", [values[op["input"]], weight, *bias])
+    model.node("Gemm", [values.quantized(model, op), weight, *bias])
 
 
 def _conv2d(model: OnnxModel, op: Operation, values: _Values) -> None:
     shape = (ROWS, op["height"], op["width"], op["channels"])
     weight = _weight(model, op, _Convolution())
-    model.node("Reshape", [values[op["input"]], np.array(shape, np.int64)])
+    x = values.quantized(model, op)
+    model.node("Reshape", [x, np.array(shape, np.int64)])
     model.node("Transpose", [model.x], perm=[0, 3, 1, 2])
     bottom, right = (
         (op[f"out_{side}"] - 1) * op[f"stride_{side}"]

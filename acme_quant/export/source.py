@@ -141,6 +141,27 @@ class Source:
             start += field.width
         return rows
 
+    def value(self, value: int, rows: np.ndarray) -> np.ndarray:
+        """Returns a value inside the policy, float32 [M, its width].
+
+        Args:
+          value: its id, 0 for the observation.
+          rows: float32 [M, W].
+        """
+        if value == 0:
+            return rows
+        last = max(op.number for op in self.operations if op["output"] == value)
+        decoded = payload.decode(self.policy.payload)
+        program = kernels.Program(
+            self.layout.ops[: last + 1],
+            decoded.table.spans(),
+            self.layout.value_widths,
+            decoded.nbytes,
+        )
+        out = np.empty((len(rows), self.widths[value]), np.float32)
+        program.run(decoded.buffer, rows, out)
+        return out
+
     def actions(self, rows: np.ndarray) -> np.ndarray:
         """Returns the engine's actions by its portable kernels, float32 [M, A].
 

@@ -19,7 +19,7 @@ from absl import flags
 from acme_quant import export
 from acme_quant.export import folder
 from acme_quant.launch.settings.config import Run, UsageError
-from acme_quant.policy import quantized_policy, quantizers
+from acme_quant.policy import quantized_policy, quantizers, writer
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.policy.rows import RowFiller
 
@@ -68,6 +68,7 @@ def _flags() -> flags.FlagValues:
         ("policy", "Or a file that QuantizedPolicy.save wrote."),
         ("out", "The new folder."),
         ("quantizer", "Number format of a run's weights; the run's own if empty."),
+        ("activations", "wide or 8bit inputs of layers; the run's own if empty."),
         ("observations", "NPY file, float32 [M, W], to compare with the engine on."),
     ):
         flags.DEFINE_string(name, "", text, flag_values=values)
@@ -92,15 +93,21 @@ def _check(values: flags.FlagValues) -> None:
         raise UsageError(f"expected a C identifier as --name, got {name!r}.")
     if bool(values.workdir) == bool(values.policy):
         raise UsageError("expected either --workdir=FOLDER or --policy=FILE.")
-    if values.policy and (values.quantizer or values.checkpoint is not None):
-        raise UsageError(
-            "--quantizer and --checkpoint would change nothing: the file of --policy "
-            "is one version in one number format."
-        )
+    for flag in ("quantizer", "activations", "checkpoint"):
+        if values.policy and values[flag].present:
+            raise UsageError(
+                f"--{flag} would change nothing: the file of --policy is one version "
+                "in one number format."
+            )
     if values.quantizer and values.quantizer not in quantizers.QUANTIZERS:
         raise UsageError(
             f"expected --quantizer out of {', '.join(quantizers.QUANTIZERS)}, got "
             f"{values.quantizer!r}."
+        )
+    if values.activations and values.activations not in writer.ACTIVATIONS:
+        raise UsageError(
+            f"expected --activations out of {', '.join(writer.ACTIVATIONS)}, got "
+            f"{values.activations!r}."
         )
     if values.workdir and not pathlib.Path(values.workdir).is_dir():
         raise UsageError(f"expected --workdir=FOLDER of a run, got {values.workdir!r}.")
@@ -157,7 +164,7 @@ def _of_run(values: flags.FlagValues) -> tuple[QuantizedPolicy, np.ndarray]:
         checks.lower(run, spec),
         variables,
         values.quantizer or run.config.quantizer,
-        run.config.activations,
+        values.activations or run.config.activations,
         learner_step=found.facts["counts"]["learner_steps"],
     )
     return policy, _recorded(run, spec, policy)

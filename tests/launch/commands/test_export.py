@@ -58,6 +58,7 @@ def test_a_saved_policy_is_exported_whole(
         ("--format=tflite", "tflite"),
         ("--workdir=/", "either"),
         ("--quantizer=int4", "change nothing"),
+        ("--activations=8bit", "change nothing"),
         ("--checkpoint=1", "change nothing"),
         ("--policy=/nowhere", "No such file"),
         ("--observations=/nowhere", "No such file"),
