@@ -47,6 +47,8 @@ _STYLE = {
 }
 _POINTS = 200
 _FEW = 5
+# More labels than that over one place stand upright.
+_SIDE_BY_SIDE = 3
 
 
 def draw(
@@ -168,8 +170,9 @@ def _curves(
         if not len(x):
             continue
         # A line through one point shows nothing, through a few it hides how few.
-        mark = "o" if len(x) <= _FEW else ""
-        axes.plot(x, y, marker=mark, ms=4, color=colour, lw=0.7, alpha=0.4)
+        mark, alpha = ("o", 0.9) if len(x) <= _FEW else ("", 0.4)
+        (drawn,) = axes.plot(x, y, marker=mark, ms=5, color=colour, lw=0.7, alpha=alpha)
+        drawn.set_clip_on(not mark)
         if run.finished:
             finished.append((x, y))
     first = max((x[0] for x, _ in finished), default=0.0)
@@ -246,6 +249,7 @@ def whole_run(found: Findings) -> Figure | None:
     ):
         others = {arm: c for arm, c in arms.items() if (reference, arm) in pairs}
         width = 0.8 / len(others)
+        turn = 90 if len(others) > _SIDE_BY_SIDE else 0
         for i, (arm, colour) in enumerate(others.items()):
             for place, (key, _) in enumerate(rows):
                 cell = getattr(found.whole_run, key)[reference][arm]
@@ -259,7 +263,9 @@ def whole_run(found: Findings) -> Figure | None:
                 dots = list(cell.by_seed.values())
                 axes.plot([x] * len(dots), dots, "o", ms=4, mfc="white", mec=colour)
                 top = max(dots)
-                axes.text(x, top, f"{cell.mean:.2f}x\n", ha="center", va="bottom")
+                number = f"{cell.mean:.2f}x"
+                text = f"  {number}" if turn else f"{number}\n"
+                axes.text(x, top, text, ha="center", va="bottom", rotation=turn)
         axes.axhline(1.0, color="#444444", lw=1)
         axes.set_xticks(range(len(rows)), [label for _, label in rows])
         axes.set_ylabel(f"{reference} / arm (above 1: the arm is better)")
