@@ -56,6 +56,11 @@ class Life:
         if self._exploration is not None:
             actor.set_exploration_states(self._exploration)
 
+    def close(self) -> None:
+        """Closes the environment, in the thread that stepped it."""
+        if self._environment is not None:
+            self._environment.close()
+
     def leave(self) -> None:
         """Leaves the present state with the counter."""
         steps = self._environment.steps if self._environment else 0
@@ -93,8 +98,11 @@ class ActorNode:
         stopping.serve_until_stopped(self._act, self._leave, close=self._close)
 
     def _act(self, stop: threading.Event) -> None:
-        self._loop.run(stop=stop)
-        self._life.leave()
+        try:
+            self._loop.run(stop=stop)
+            self._life.leave()
+        finally:
+            self._life.close()
 
     def _leave(self, stop: threading.Event) -> None:
         self._life.leave()

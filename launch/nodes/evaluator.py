@@ -14,7 +14,7 @@ import numpy as np
 from acme_quant.acting.environment_loop import MAX_FAILURES_IN_A_ROW
 from acme_quant.environments import EpisodeFailed
 from acme_quant.launch.checkpoints.deposits import Drawer
-from acme_quant.launch.nodes import stopping
+from acme_quant.launch.nodes import step_timeout, stopping
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.launch.settings.config import Run
 from acme_quant.peers import loopback
@@ -127,7 +127,10 @@ class EvaluatorNode:
           started: time.time() at launch.
         """
         self._run = run
-        self._environment = environment
+        # One that hangs ends this process, which is started again.
+        self._environment = step_timeout.WatchedEnvironment(
+            environment, run.config.step_timeout_s, step_timeout.leave
+        )
         self._policies = policies
         self._counter = counter
         self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
@@ -144,7 +147,7 @@ class EvaluatorNode:
     def run(self) -> None:
         """Evaluates until the program ends."""
         stopping.serve_until_stopped(
-            self._work, close=self.close, grace_s=self.FINAL_S + 1.0
+            self._work, close=self._logger.close, grace_s=self.FINAL_S + 1.0
         )
 
     def evaluate_if_due(self, stop: threading.Event) -> None:
@@ -161,18 +164,26 @@ class EvaluatorNode:
             self._evaluate(steps, stop)
 
     def close(self) -> None:
-        """Closes the log."""
+        """Closes log and environment, in one thread."""
+        self._environment.close()
         self._logger.close()
 
     def _work(self, stop: threading.Event) -> None:
-        while not stop.wait(self.POLL_S):
-            self.evaluate_if_due(stop)
-        # As far as FINAL_S seconds suffice.
-        over = threading.Event()
-        timer = threading.Timer(self.FINAL_S, over.set)
-        timer.start()
-        self.evaluate_last(over)
-        timer.cancel()
+        try:
+            while not stop.wait(self.POLL_S):
+                self.evaluate_if_due(stop)
+            if self._actor_steps() >= self._run.config.max_actor_steps:
+                # As far as FINAL_S seconds suffice.
+                over = threading.Event()
+                timer = threading.Timer(self.FINAL_S, over.set)
+                timer.start()
+                self.evaluate_last(over)
+                timer.cancel()
+        finally:
+            self._environment.close()
+
+    def _actor_steps(self) -> int:
+        return int(self._counter.get_counts().get("actor_steps", 0))
 
     def _next(self, steps: int) -> int:
         """Returns when to evaluate after `steps`; late ones are not made up for."""
@@ -183,7 +194,7 @@ class EvaluatorNode:
         count = self._run.config.evaluation_episodes
         began = time.monotonic()
         row: dict[str, Any] = {"learner_steps": steps, **self._policies.describe()}
-        row["actor_steps"] = int(self._counter.get_counts().get("actor_steps", 0))
+        row["actor_steps"] = self._actor_steps()
         for prefix, select_action in self._policies.select_actions():
             episodes = run_episodes(
                 self._environment,

@@ -124,6 +124,7 @@ class Training:
 
     def _close(self) -> None:
         self._life.leave()
+        self._life.close()
         self.close_loop()
         if self._evaluator is not None:
             self._evaluator.close()

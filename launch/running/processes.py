@@ -28,6 +28,8 @@ from acme_quant.records.whole_records import WholeRecords
 STOP_S = 12.0
 GROUP_S = 2.0
 ACTOR = "actor"
+# Those that step environments, which may hang or crash.
+RESTARTED = (ACTOR, "evaluator")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -110,7 +112,7 @@ class Supervisor:
         """Looks after nodes that have ended: none ends by itself.
 
         Raises:
-          NodeFailed: unless it is an actor that may be started again.
+          NodeFailed: unless it is one that may be started again.
         """
         for worker in self._workers:
             if worker.exit_code is None:
@@ -123,12 +125,12 @@ class Supervisor:
                 self._report(f"node {worker.name} is started again")
 
     def _ended(self, worker: Worker) -> None:
-        """Plans the restart of an actor.
+        """Plans the restart of a node.
 
         Raises:
           NodeFailed: if there is none.
         """
-        if not worker.name.startswith(ACTOR):
+        if not worker.name.startswith(RESTARTED):
             raise NodeFailed(worker)
         pause_s = self._restarts.after_death(worker.name)
         if pause_s is None:
@@ -151,15 +153,16 @@ class Supervisor:
 
         Args:
           then: groups of node names; nodes in none of them end first.
-          drop: names of nodes that are killed first: they have nothing to save.
+          drop: names of nodes that end before: they have nothing to save, and get
+            GROUP_S seconds to close what they hold.
 
         Whatever runs STOP_S seconds after the first request is killed; a group that
         hangs leaves GROUP_S seconds to each of those after it.
         """
-        for worker in self._workers:
-            if worker.name in drop:
-                _signal(worker, signal.SIGKILL)
-        deadline = time.monotonic() + STOP_S
+        began = time.monotonic()
+        deadline = began + STOP_S
+        # Time to close an environment, and no more.
+        _end([w for w in self._workers if w.name in drop], began + GROUP_S)
         later = {name for group in then for name in group}
         first = [w.name for w in self._workers if w.name not in later]
         for index, group in enumerate((first, *then)):

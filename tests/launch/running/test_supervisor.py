@@ -116,3 +116,20 @@ def test_a_dead_actor_is_started_again_and_its_last_words_are_told(
     assert "1 of 2 actors live" in told and "2 of 2 actors live" in told
     assert told == "".join(line[20:] for line in (tmp_path / "launcher.log").open())
     nodes.kill()
+
+
+def test_a_dropped_node_gets_to_close_what_it_holds(tmp_path: pathlib.Path) -> None:
+    nodes = supervise(tmp_path, 0, evaluator=SAVES)
+    nodes.stop(then=(("evaluator",),), drop=("evaluator",))
+    assert ended(tmp_path, "evaluator")
+
+
+def test_an_evaluator_whose_environment_hangs_is_started_again(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = supervise(tmp_path, 1, evaluator="raise SystemExit('EnvironmentHangs')")
+    nodes._workers[0].process.wait()
+    nodes.check()
+    assert nodes._workers[0].restart_at is not None
+    said = capsys.readouterr().out
+    assert "EnvironmentHangs" in said and "it is started again" in said
