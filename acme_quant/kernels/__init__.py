@@ -63,10 +63,10 @@ __all__ = [
 # record holds. Weights are stored in one of
 #   float32, float16, int8, int4
 FORMATS: Tuple[str, ...] = _kernels.FORMATS
-# identity, tanh, relu, elu, selu, sigmoid, softplus; any kind may have one.
+# identity, tanh, relu, elu, selu, sigmoid, softplus, erf; any kind may have one.
 ACTIVATIONS: Tuple[str, ...] = _kernels.ACTIVATIONS
 # linear, conv2d, layer_norm, unary, affine, clip, add, subtract, multiply, mean,
-# argmax, copy
+# argmax, copy, maximum, minimum, softmax, max_pool
 KINDS: Tuple[str, ...] = _kernels.KINDS
 
 # Every weight row is padded with zeros (code 0) to a multiple of this.

@@ -31,7 +31,7 @@ enum { LARGEST_CODE = INT16_MAX - 127 };
 #define NAMED_FORMATS(NAME) NAME(float32) NAME(float16) NAME(int8) NAME(int4)
 #define NAMED_ACTIVATIONS(NAME) \
   NAME(identity) NAME(tanh) NAME(relu) NAME(elu) NAME(selu) NAME(sigmoid) \
-  NAME(softplus)
+  NAME(softplus) NAME(erf)
 
 #define FORMAT_ID(name) FORMAT_##name,
 #define ACTIVATION_ID(name) ACTIVATION_##name,
@@ -115,6 +115,14 @@ typedef struct {
   KERNEL(void, multiply_rows, \
          (const float *a, int64_t a_step, const float *b, int64_t b_step, \
           int64_t width, float *y)) \
+  KERNEL(void, maximum_rows, \
+         (const float *a, int64_t a_step, const float *b, int64_t b_step, \
+          int64_t width, float *y)) \
+  KERNEL(void, minimum_rows, \
+         (const float *a, int64_t a_step, const float *b, int64_t b_step, \
+          int64_t width, float *y)) \
+  /* exp(x - max x), divided by their sum. */ \
+  KERNEL(void, softmax_row, (const float *x, int64_t width, float *y)) \
   KERNEL(float, mean_row, (const float *x, int64_t width)) \
   /* The first largest. */ \
   KERNEL(float, argmax_row, (const float *x, int64_t width)) \

@@ -130,7 +130,8 @@ static bool check_linear(const check *c) {
          writes_all(c, op->outputs);
 }
 
-static bool check_conv2d(const check *c) {
+/* Sizes of a window and its image. */
+static bool check_window(const check *c) {
   const op_record *op = c->op;
   const struct {
     const char *what;
@@ -150,11 +151,15 @@ static bool check_conv2d(const check *c) {
     if (!within(c, extents[i].what, extents[i].value, extents[i].low, MAX_EXTENT))
       return false;
   int64_t image = (int64_t)op->height * op->width * op->channels;
+  return equal(c, "input width", width_of(c, op->input), image);
+}
+
+static bool check_conv2d(const check *c) {
+  const op_record *op = c->op;
+  if (!check_window(c)) return false;
   int64_t patch = (int64_t)op->kernel_height * op->kernel_width * op->channels;
-  if (!equal(c, "input width", width_of(c, op->input), image) ||
-      !equal(c, "inputs", op->inputs, patch) || !check_product(c))
-    return false;
-  return writes_all(c, op_positions(op) * op->outputs);
+  return equal(c, "inputs", op->inputs, patch) && check_product(c) &&
+         writes_all(c, op_positions(op) * op->outputs);
 }
 
 /* The kinds with parameters of the row's width, or of one number. */
@@ -217,11 +222,15 @@ static bool check_op(const check *c) {
     case KIND_clip: return check_parameters(c, true);
     case KIND_add:
     case KIND_subtract:
-    case KIND_multiply: return check_pair(c);
+    case KIND_multiply:
+    case KIND_maximum:
+    case KIND_minimum: return check_pair(c);
+    case KIND_max_pool:
+      return check_window(c) && writes_all(c, op_positions(op) * op->channels);
     case KIND_mean:
     case KIND_argmax: return writes_all(c, 1);
     case KIND_copy: return check_copy(c);
-    default: return writes_all(c, width_of(c, op->input)); /* unary */
+    default: return writes_all(c, width_of(c, op->input)); /* unary, softmax */
   }
 }
 

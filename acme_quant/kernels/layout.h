@@ -6,7 +6,8 @@
 
 #define NAMED_KINDS(NAME) \
   NAME(linear) NAME(conv2d) NAME(layer_norm) NAME(unary) NAME(affine) NAME(clip) \
-  NAME(add) NAME(subtract) NAME(multiply) NAME(mean) NAME(argmax) NAME(copy)
+  NAME(add) NAME(subtract) NAME(multiply) NAME(mean) NAME(argmax) NAME(copy) \
+  NAME(maximum) NAME(minimum) NAME(softmax) NAME(max_pool)
 #define KIND_ID(name) KIND_##name,
 enum { NAMED_KINDS(KIND_ID) KINDS };
 
@@ -61,9 +62,14 @@ typedef struct {
  * with one sentence in `error`. */
 bool layout_check(const layout *l, message *error);
 
-/* Positions a linear (one) or conv2d operation applies its weights to. */
+/* Slides a window over an image. */
+static inline bool op_is_window(const op_record *op) {
+  return op->kind == KIND_conv2d || op->kind == KIND_max_pool;
+}
+
+/* Positions a linear (one), conv2d or max_pool operation is applied to. */
 static inline int64_t op_positions(const op_record *op) {
-  return op->kind == KIND_conv2d ? (int64_t)op->out_height * op->out_width : 1;
+  return op_is_window(op) ? (int64_t)op->out_height * op->out_width : 1;
 }
 
 static inline bool op_is_product(const op_record *op) {
@@ -72,7 +78,9 @@ static inline bool op_is_product(const op_record *op) {
 
 /* Reads two values. */
 static inline bool op_is_pair(const op_record *op) {
-  return op->kind == KIND_add || op->kind == KIND_subtract || op->kind == KIND_multiply;
+  return op->kind == KIND_add || op->kind == KIND_subtract ||
+         op->kind == KIND_multiply || op->kind == KIND_maximum ||
+         op->kind == KIND_minimum;
 }
 
 static inline bool op_is_integer(const op_record *op) {

@@ -145,6 +145,31 @@ static void convolve(const run *r, const op_record *op, const float *image, floa
   }
 }
 
+/* The largest pixel under the window at one position, channel by channel; zeros where
+ * the window holds none. */
+static void pool_patch(const run *r, const op_record *op, const float *image,
+                       int64_t position, float *y) {
+  int64_t top = position / op->out_width * op->stride_height - op->pad_top;
+  int64_t left = position % op->out_width * op->stride_width - op->pad_left;
+  bool found = false;
+  memset(y, 0, (size_t)op->channels * sizeof *y);
+  for (int64_t i = top < 0 ? 0 : top; i < top + op->kernel_height && i < op->height; i++)
+    for (int64_t j = left < 0 ? 0 : left;
+         j < left + op->kernel_width && j < op->width; j++) {
+      const float *pixel = image + (i * op->width + j) * op->channels;
+      r->k->maximum_rows(found ? y : pixel, 1, pixel, 1, op->channels, y);
+      found = true;
+    }
+}
+
+static int64_t max_pool(const run *r, const op_record *op, const float *image,
+                        float *y) {
+  int64_t positions = op_positions(op);
+  for (int64_t p = 0; p < positions; p++)
+    pool_patch(r, op, image, p, y + p * op->channels);
+  return positions * op->channels;
+}
+
 static void pair(const run *r, const op_record *op, const float *a, const float *b,
                  float *y) {
   const int32_t *widths = r->e->layout.value_widths;
@@ -154,8 +179,12 @@ static void pair(const run *r, const op_record *op, const float *a, const float 
     r->k->add_rows(a, a_step, b, b_step, width, y);
   else if (op->kind == KIND_subtract)
     r->k->subtract_rows(a, a_step, b, b_step, width, y);
-  else
+  else if (op->kind == KIND_multiply)
     r->k->multiply_rows(a, a_step, b, b_step, width, y);
+  else if (op->kind == KIND_maximum)
+    r->k->maximum_rows(a, a_step, b, b_step, width, y);
+  else
+    r->k->minimum_rows(a, a_step, b, b_step, width, y);
 }
 
 /* The kinds that work row by row; gives the number of columns written. */
@@ -169,6 +198,8 @@ static int64_t row_operation(const run *r, const op_record *op, const float *x,
       return width;
     case KIND_affine: r->k->affine_row(x, width, parameters(r, op), y); return width;
     case KIND_clip: r->k->clip_row(x, width, bounds(r, op), y); return width;
+    case KIND_softmax: r->k->softmax_row(x, width, y); return width;
+    case KIND_max_pool: return max_pool(r, op, x, y);
     case KIND_mean: *y = r->k->mean_row(x, width); return 1;
     case KIND_argmax: *y = r->k->argmax_row(x, width); return 1;
     case KIND_unary: memcpy(y, x, (size_t)width * sizeof *y); return width;

@@ -6,6 +6,7 @@ same order, as in the C kernels; the transcendental functions are NumPy's.
 
 from __future__ import annotations
 
+import math
 from typing import Sequence, Tuple
 
 import numpy as np
@@ -115,6 +116,7 @@ def activate(x: np.ndarray, name: str) -> np.ndarray:
         ),
         "sigmoid": lambda: np.exp(-np.logaddexp(0, -wide)),
         "softplus": lambda: np.logaddexp(wide, 0),
+        "erf": lambda: np.vectorize(math.erf, otypes=[float])(wide),
     }[name]()
     return result.astype(np.float32)
 
@@ -214,6 +216,32 @@ def _mean(op, values, pick):  # noqa: ANN001, ANN202
     return lane_sum(x) / np.float32(x.shape[1])
 
 
+def _softmax(op, values, pick):  # noqa: ANN001, ANN202
+    x = values[op["input"]]
+    centred = (x - x.max(axis=1, keepdims=True)).astype(np.float64)
+    powers = np.exp(centred).astype(np.float32)
+    return powers * (np.float32(1) / lane_sum(powers))
+
+
+def _max_pool(op, values, pick):  # noqa: ANN001, ANN202
+    rows = len(values[op["input"]])
+    sizes = (op["height"], op["width"], op["channels"])
+    image = values[op["input"]].reshape(rows, *sizes)
+    y = np.zeros((rows, op["out_height"], op["out_width"], op["channels"]), np.float32)
+    for i in range(op["out_height"]):
+        for j in range(op["out_width"]):
+            top = i * op["stride_height"] - op["pad_top"]
+            left = j * op["stride_width"] - op["pad_left"]
+            window = image[
+                :,
+                max(top, 0) : max(top + op["kernel_height"], 0),
+                max(left, 0) : max(left + op["kernel_width"], 0),
+            ]
+            if window.size:
+                y[:, i, j] = window.max(axis=(1, 2))
+    return y.reshape(rows, -1)
+
+
 def _argmax(op, values, pick):  # noqa: ANN001, ANN202
     return values[op["input"]].argmax(axis=1, keepdims=True).astype(np.float32)
 
@@ -230,5 +258,13 @@ _RUN = {
     "multiply": lambda op, values, pick: values[op["input"]] * values[op["other"]],
     "mean": _mean,
     "argmax": _argmax,
+    "maximum": lambda op, values, pick: np.maximum(
+        values[op["input"]], values[op["other"]]
+    ),
+    "minimum": lambda op, values, pick: np.minimum(
+        values[op["input"]], values[op["other"]]
+    ),
+    "softmax": _softmax,
+    "max_pool": _max_pool,
     "copy": _copy,
 }

@@ -228,6 +228,32 @@ COMBINE_ROWS(add_rows, +)
 COMBINE_ROWS(subtract_rows, -)
 COMBINE_ROWS(multiply_rows, *)
 
+#define CHOOSE_ROWS(name, of_two) \
+  static void name(const float *a, int64_t a_step, const float *b, int64_t b_step, \
+                   int64_t width, float *y) { \
+    EACH_LANES(i, width) { \
+      int64_t left = width - i; \
+      f8 v = of_two(load_step(a, a_step, i, left), load_step(b, b_step, i, left)); \
+      store_lanes(y + i, left, v); \
+    } \
+  }
+CHOOSE_ROWS(maximum_rows, at_least)
+CHOOSE_ROWS(minimum_rows, at_most)
+
+static void softmax_row(const float *x, int64_t width, float *y) {
+  float top = x[0];
+  for (int64_t i = 1; i < width; i++)
+    if (x[i] > top) top = x[i];
+  f8 total = splat(0);
+  EACH_LANES(i, width) {
+    int64_t left = width - i;
+    store_lanes(y + i, left, exp_lanes(load_lanes(x + i, left) - top));
+    total = total + load_lanes(y + i, left);
+  }
+  float inverse = 1 / sum_lanes(total);
+  affine_row(y, width, (row_parameters){.scale = &inverse}, y);
+}
+
 static float argmax_row(const float *x, int64_t width) {
   int64_t best = 0;
   for (int64_t i = 1; i < width; i++)

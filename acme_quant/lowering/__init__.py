@@ -9,7 +9,6 @@ its name and place.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
@@ -17,6 +16,7 @@ import tensorflow as tf
 import tree
 
 from acme_quant.lowering import fusion, layer_norm
+from acme_quant.lowering.parameters import compute
 from acme_quant.lowering.rules import RULES
 from acme_quant.lowering.values import (
     Constant,
@@ -28,7 +28,7 @@ from acme_quant.lowering.values import (
     View,
 )
 from acme_quant.policy import graph
-from acme_quant.policy.graph import Field, Graph, LoweringError
+from acme_quant.policy.graph import Field, Graph, LoweringError, Parameter
 from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
 from acme_quant.policy.quantizers import Quantizer
 
@@ -204,6 +204,8 @@ def _finish(
     """Fuses the layers into a graph that ends by writing the action."""
     if not isinstance(action, View):
         raise node.refuse("the action does not depend on the observation")
+    if action.folded:
+        raise node.refuse("it mixes the batch dimension with others")
     output = layers.whole(action, node)
     if output == 0:
         output = layers.concatenate(node, [action]).value
@@ -257,7 +259,7 @@ def _inputs(
             meaning = Constant(outer.numpy())
         elif id(outer) in index:
             shape = tuple(variables[index[id(outer)]].shape)
-            meaning = Variable(index[id(outer)], shape)
+            meaning = Variable(Parameter(shape, index[id(outer)]), shape)
         else:
             raise node.refuse("its variable is not one of the learner's")
         meanings[node], references[id(tensor)] = [meaning], (node, 0)
@@ -328,7 +330,11 @@ def _apply(layers: LayerList, node: Node, args: list[Meaning]) -> list[Meaning]:
         if not any(isinstance(arg, View) for arg in args):
             return _apply_to_variables(layers, node, args)
     if node.type not in RULES:
-        raise node.refuse("the engine has no such layer")
+        raise node.refuse(
+            "the engine has no such layer; write it with products, convolutions, max "
+            "pooling, layer norm, softmax and functions of single elements, or compute "
+            "it in the environment"
+        )
     return RULES[node.type](layers, node, args)
 
 
@@ -342,11 +348,15 @@ def _apply_to_variables(
     layers: LayerList, node: Node, args: list[Meaning]
 ) -> list[Meaning]:
     """Lets variables be read and reshaped before they meet the observation."""
-    if node.type not in VARIABLE_OPERATIONS:
+    if node.type in VARIABLE_OPERATIONS:
+        return RULES[node.type](layers, node, args)
+    made = compute(node, args)
+    if made is None:
         raise node.refuse(
-            "it computes with variables alone, which the engine reads as they are"
+            "it computes with variables alone, and is none of the formulas for that; "
+            "keep its result in a variable that the learner sets"
         )
-    return RULES[node.type](layers, node, args)
+    return made
 
 
 def _evaluate(node: Node, args: list[Constant]) -> list[Constant]:
@@ -356,37 +366,24 @@ def _evaluate(node: Node, args: list[Constant]) -> list[Constant]:
         raise node.refuse("it computes with the size of the batch")
     if node.type == "Const":
         return [Constant(tf.make_ndarray(node.attributes("value")))]
-    definition = node.operation.op_def
-    given, inferred = _named_inputs(node, definition, [arg.array for arg in args])
-    attributes = {
-        attribute.name: node.attributes(attribute.name)
-        for attribute in definition.attr
-        if attribute.name not in inferred
-    }
     try:
-        result = getattr(tf.raw_ops, node.type)(**given, **attributes)
+        outputs = _run(node.operation, [arg.array for arg in args])
     except Exception as error:
         raise node.refuse(
             f"evaluating it on constants failed: {str(error).splitlines()[0]}"
         ) from error
-    outputs = result if isinstance(result, (list, tuple)) else [result]
-    return [Constant(output.numpy(), of_batch) for output in outputs]
+    return [Constant(np.asarray(output), of_batch) for output in outputs]
 
 
-def _named_inputs(
-    node: Node, definition: Any, arrays: list[np.ndarray]
-) -> tuple[dict[str, Any], set[str]]:
-    """Returns inputs by name, and the attributes that TensorFlow infers from them."""
-    given, inferred, rest = {}, set(), iter(arrays)
-    for argument in definition.input_arg:
-        inferred |= {
-            argument.type_attr,
-            argument.number_attr,
-            argument.type_list_attr,
-        }
-        if argument.number_attr:
-            count = node.attributes(argument.number_attr)
-            given[argument.name] = list(itertools.islice(rest, count))
-        else:
-            given[argument.name] = next(rest)
-    return given, inferred
+def _run(operation: tf.Operation, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """Runs one operation of a traced graph, as it stands there, on arrays."""
+    with tf.Graph().as_default() as alone, tf.device("/cpu:0"):
+        inputs = [
+            tf.constant(array, tensor.dtype)
+            for array, tensor in zip(arrays, operation.inputs)
+        ]
+        types = [output.dtype for output in operation.outputs]
+        attributes = dict(operation.node_def.attr)
+        copy = alone.create_op(operation.type, inputs, types, attrs=attributes)
+        with tf.compat.v1.Session(graph=alone) as session:
+            return session.run(list(copy.outputs))

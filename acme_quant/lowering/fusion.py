@@ -13,7 +13,7 @@ from typing import Sequence
 
 import numpy as np
 
-from acme_quant.policy.graph import Layer, LoweringError, Parameter
+from acme_quant.policy.graph import Layer, Parameter
 
 
 def fuse(
@@ -28,9 +28,6 @@ def fuse(
 
     Returns:
       The layers and value widths; the last layer writes the result.
-
-    Raises:
-      LoweringError: if a variable per channel remains that no layer can apply.
     """
     layers = _live(layers, output)
     uses = collections.Counter(value for layer in layers for value in layer.inputs)
@@ -85,7 +82,7 @@ def _clip_both(first: Layer, second: Layer) -> Layer | None:
     low, high = second.scale, first.bias
     if first.scale is not None or second.bias is not None or None in (low, high):
         return None
-    if max(low.variable, high.variable) >= 0:
+    if low.constant is None or high.constant is None:
         return None
     low_values, high_values = _on_common_width(low, high)
     if (low_values > high_values).any():
@@ -110,7 +107,7 @@ def _chain(first: Layer, second: Layer) -> Layer | None:
     """
     if first.bias is None and second.scale is None:
         merged = dataclasses.replace(first, bias=second.bias)
-    elif all(p.variable < 0 for p in (*first.parameters, *second.parameters)):
+    elif all(p.constant is not None for p in first.parameters + second.parameters):
         a, b, c, d = _on_common_width(
             first.scale, first.bias, second.scale, second.bias
         )
@@ -133,7 +130,7 @@ def _on_common_width(*parameters: Parameter | None) -> list[np.ndarray]:
 
 
 def _whole_rows(layer: Layer) -> Layer:
-    """Repeats constants per channel along the row; the engine knows [K] and [1]."""
+    """Repeats parameters per channel along the row; the engine knows [K] and [1]."""
     if layer.kind not in ("affine", "clip"):
         return layer
     return dataclasses.replace(
@@ -146,12 +143,8 @@ def _whole_rows(layer: Layer) -> Layer:
 def _whole_row(layer: Layer, parameter: Parameter | None) -> Parameter | None:
     if parameter is None or parameter.shape in ((1,), (layer.width,)):
         return parameter
-    if parameter.variable >= 0:
-        raise LoweringError(
-            f"acme_quant cannot lower the variable of shape {list(parameter.shape)} "
-            f"at '{layer.name}': it is applied per channel to a row of "
-            f"{layer.width} elements, and no convolution comes just before it"
-        )
+    if parameter.constant is None:
+        return Parameter((layer.width,), computed="repeat", operands=(parameter,))
     return Parameter.of(
         np.tile(parameter.constant, layer.width // parameter.constant.size)
     )

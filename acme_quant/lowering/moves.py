@@ -31,35 +31,42 @@ def _moved(
     """Applies a NumPy movement to the column numbers of a whole batch, and reads off
     which columns of which shape it leaves in each row."""
     rows = np.arange(layers.batch)[:, None]
-    columns = (rows * view.width + np.arange(view.width)).reshape(
-        layers.batch, *view.shape
-    )
+    leading = (-1, *view.shape[1:]) if view.folded else (layers.batch, *view.shape)
+    columns = (rows * view.width + np.arange(view.width)).reshape(leading)
     try:
         parts = move(columns)
     except ValueError as error:
         raise node.refuse(f"its shapes do not fit: {error}") from error
     views = []
     for part in parts if isinstance(parts, list) else [parts]:
-        shape = part.shape[1:]
+        shape, folded = part.shape[1:], _is_folded(part, columns, layers.batch)
+        if folded:
+            shape = (part.shape[0] // layers.batch, *shape)
         width = int(np.prod(shape, dtype=np.int64))
         first = int(part.flat[0]) if part.size else 0
         expected = (first + rows * view.width + np.arange(width)).ravel()
-        if part.shape[:1] != (layers.batch,) or not np.array_equal(
-            part.ravel(), expected
-        ):
+        whole = folded or part.shape[:1] == (layers.batch,)
+        if not whole or not np.array_equal(part.ravel(), expected):
             raise node.refuse(
                 "it mixes the batch dimension with others, or picks elements that do "
                 "not lie side by side"
             )
-        views.append(dataclasses.replace(view, offset=view.offset + first, shape=shape))
+        place = dict(offset=view.offset + first, shape=shape, folded=folded)
+        views.append(dataclasses.replace(view, **place))
     return views
+
+
+def _is_folded(part: np.ndarray, columns: np.ndarray, batch: int) -> bool:
+    """Says whether each row of the batch has become several, all of them kept."""
+    rows = part.shape[0] if part.ndim > 1 else 0
+    return part.size == columns.size and rows > batch and rows % batch == 0
 
 
 def _reshape(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     target = numbers(node, args[1]).tolist()
     if isinstance(args[0], Variable):
         shape = np.empty(args[0].shape, np.bool_).reshape(target).shape
-        return [Variable(args[0].index, shape)]
+        return [dataclasses.replace(args[0], shape=shape)]
     return _moved(layers, node, args[0], lambda x: x.reshape(target))
 
 
@@ -67,7 +74,7 @@ def _expand_dims(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     axis = int(numbers(node, args[1]))
     if isinstance(args[0], Variable):
         shape = np.expand_dims(np.empty(args[0].shape, np.bool_), axis).shape
-        return [Variable(args[0].index, shape)]
+        return [dataclasses.replace(args[0], shape=shape)]
     return _moved(layers, node, args[0], lambda x: np.expand_dims(x, axis))
 
 
@@ -75,7 +82,7 @@ def _squeeze(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     axes = tuple(node.attributes("squeeze_dims"))
     if isinstance(args[0], Variable):
         shape = np.empty(args[0].shape, np.bool_).squeeze(axes or None).shape
-        return [Variable(args[0].index, shape)]
+        return [dataclasses.replace(args[0], shape=shape)]
     if not axes:
         raise node.refuse("say which axis to squeeze, for a batch may have one row")
     return _moved(layers, node, args[0], lambda x: np.squeeze(x, axes))

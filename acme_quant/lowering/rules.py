@@ -12,56 +12,25 @@ from typing import Callable
 import numpy as np
 
 from acme_quant.lowering.moves import MOVES
+from acme_quant.lowering.parameters import computed, parameter
+from acme_quant.lowering.products import PRODUCTS
 from acme_quant.lowering.values import (
-    Constant,
     LayerList,
     Meaning,
     Node,
-    Variable,
     View,
     numbers,
 )
-from acme_quant.policy.graph import ConvGeometry, Parameter
+from acme_quant.policy.graph import Parameter
 
 # --- Arithmetic ---------------------------------------------------------------------
-
-
-def _parameter(
-    node: Node, meaning: Constant | Variable, shape: tuple[int, ...]
-) -> Parameter:
-    """Returns a factor or term that broadcasts over `shape`: [K], [1] or, repeated
-    along the row, [n] of the last dimensions."""
-    own = meaning.array.shape if isinstance(meaning, Constant) else meaning.shape
-    while own and own[0] == 1:
-        own = own[1:]
-    try:
-        fits = np.broadcast_shapes(own, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise node.refuse(f"shape {list(own)} does not broadcast over {list(shape)}")
-    suffix = own == shape[len(shape) - len(own) :]
-    if isinstance(meaning, Variable):
-        if not suffix:
-            raise node.refuse(f"a variable {list(own)} is spread over {list(shape)}")
-        return Parameter((int(np.prod(own, dtype=int)),), meaning.index)
-    if meaning.of_batch:
-        raise node.refuse("it computes with the size of the batch")
-    array = meaning.array.reshape(own)
-    return Parameter.of((array if suffix else np.broadcast_to(array, shape)).ravel())
-
-
-def _known(parameter: Parameter, node: Node) -> np.ndarray:
-    if parameter.variable >= 0:
-        raise node.refuse("it inverts or negates a variable")
-    return parameter.constant
 
 
 def _add(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     if all(isinstance(arg, View) for arg in args):
         return [_pairwise(layers, node, "add", args)]
     view, other = args if isinstance(args[0], View) else reversed(args)
-    bias = _parameter(node, other, view.shape)
+    bias = parameter(node, other, view.shape)
     return [layers.append(node, "affine", [view], view.shape, bias=bias)]
 
 
@@ -69,10 +38,10 @@ def _subtract(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     if all(isinstance(arg, View) for arg in args):
         return [_pairwise(layers, node, "subtract", args)]
     if isinstance(args[0], View):
-        bias = Parameter.of(-_known(_parameter(node, args[1], args[0].shape), node))
+        bias = computed("negative", parameter(node, args[1], args[0].shape))
         return [layers.append(node, "affine", [args[0]], args[0].shape, bias=bias)]
     view = args[1]
-    bias, minus = _parameter(node, args[0], view.shape), Parameter.of(np.array([-1.0]))
+    bias, minus = parameter(node, args[0], view.shape), Parameter.of(np.array([-1.0]))
     return [layers.append(node, "affine", [view], view.shape, scale=minus, bias=bias)]
 
 
@@ -80,17 +49,17 @@ def _multiply(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     if all(isinstance(arg, View) for arg in args):
         return [_pairwise(layers, node, "multiply", args)]
     view, other = args if isinstance(args[0], View) else reversed(args)
-    scale = _parameter(node, other, view.shape)
+    scale = parameter(node, other, view.shape)
     return [layers.append(node, "affine", [view], view.shape, scale=scale)]
 
 
 def _divide(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     if not isinstance(args[0], View) or isinstance(args[1], View):
         raise node.refuse("it divides by a value that depends on the observation")
-    divisor = _known(_parameter(node, args[1], args[0].shape), node)
-    if not divisor.all():
+    divisor = parameter(node, args[1], args[0].shape)
+    if divisor.constant is not None and not divisor.constant.all():
         raise node.refuse("it divides by zero")
-    scale = Parameter.of(1 / divisor.astype(np.float64))
+    scale = computed("divide", Parameter.of(np.ones(1)), divisor)
     return [layers.append(node, "affine", [args[0]], args[0].shape, scale=scale)]
 
 
@@ -129,9 +98,10 @@ def _maximum(layers: LayerList, node: Node, args: list) -> list[Meaning]:
 
 def _clip(layers: LayerList, node: Node, args: list, bound: str) -> list[Meaning]:
     if all(isinstance(arg, View) for arg in args):
-        raise node.refuse("it compares two values that depend on the observation")
+        kind = "maximum" if bound == "scale" else "minimum"
+        return [_pairwise(layers, node, kind, args)]
     view, other = args if isinstance(args[0], View) else reversed(args)
-    limit = _parameter(node, other, view.shape)
+    limit = parameter(node, other, view.shape)
     return [layers.append(node, "clip", [view], view.shape, **{bound: limit})]
 
 
@@ -139,7 +109,7 @@ def _clip_by_value(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     view, *limits = args
     if any(isinstance(limit, View) for limit in limits):
         raise node.refuse("its limits depend on the observation")
-    low, high = (_parameter(node, limit, view.shape) for limit in limits)
+    low, high = (parameter(node, limit, view.shape) for limit in limits)
     return [layers.append(node, "clip", [view], view.shape, scale=low, bias=high)]
 
 
@@ -155,61 +125,54 @@ def _relu6(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     return [layers.append(node, "clip", args, args[0].shape, scale=low, bias=high)]
 
 
-# --- Products, reductions, normalization --------------------------------------------
+# --- Reductions, normalization --------------------------------------------
 
 
-def _weight(node: Node, meaning: Meaning) -> Parameter:
-    if isinstance(meaning, View):
-        raise node.refuse("it multiplies two values that depend on the observation")
-    if isinstance(meaning, Variable):
-        return Parameter(meaning.shape, meaning.index)
-    return Parameter.of(meaning.array)
+def _softmax(layers: LayerList, node: Node, args: list) -> list[Meaning]:
+    (view,) = args
+    if not view.shape or view.shape[-1] != view.width:
+        raise node.refuse("it takes several softmaxes a row; split the row before it")
+    return [layers.append(node, "softmax", [view], view.shape)]
 
 
-def _matmul(layers: LayerList, node: Node, args: list) -> list[Meaning]:
-    view, weight = args[0], _weight(node, args[1])
-    if node.attributes("transpose_a") or node.attributes("transpose_b"):
+def _leaky_relu(layers: LayerList, node: Node, args: list) -> list[Meaning]:
+    (view,), slope = args, node.attributes("alpha")
+    scale = Parameter.of(np.array([slope]))
+    scaled = layers.append(node, "affine", [view], view.shape, scale=scale)
+    kind = "maximum" if slope <= 1 else "minimum"
+    return [layers.append(node, kind, [view, scaled], view.shape)]
+
+
+def _power(layers: LayerList, node: Node, args: list) -> list[Meaning]:
+    view, exponent = args
+    power = numbers(node, exponent)
+    if not isinstance(view, View) or power.ndim or power not in (1, 2, 3, 4):
+        raise node.refuse("expected the observation to the power of 1, 2, 3 or 4")
+    result = view
+    for _ in range(int(power) - 1):
+        result = _pairwise(layers, node, "multiply", [result, view])
+    return [result]
+
+
+def _batch_norm(layers: LayerList, node: Node, args: list) -> list[Meaning]:
+    """Lowers a batch norm with moving averages; its factor and term are folded."""
+    view, *parts = args
+    if node.attributes("is_training"):
         raise node.refuse(
-            "it transposes a factor; store the matrix as [inputs, outputs]"
+            "it normalizes by the batch; give the policy is_training=False, so that it "
+            "takes the moving averages"
         )
-    if not isinstance(view, View) or len(view.shape) != 1:
-        raise node.refuse("expected [batch, inputs] times [inputs, outputs]")
-    return [layers.append(node, "linear", [view], weight.shape[1:], weight=weight)]
-
-
-def _conv2d(layers: LayerList, node: Node, args: list) -> list[Meaning]:
-    view, weight = args[0], _weight(node, args[1])
     if node.attributes("data_format") != b"NHWC":
-        raise node.refuse("expected images as [batch, height, width, channels]")
-    if set(node.attributes("dilations")) != {1}:
-        raise node.refuse("expected no dilation")
-    if not isinstance(view, View) or view.shape[2] != weight.shape[2]:
-        raise node.refuse("expected ungrouped filters over the observation's channels")
-    geometry = _geometry(node, view.shape, weight.shape)
-    shape = (geometry.out_height, geometry.out_width, weight.shape[3])
-    if 0 in shape:
-        raise node.refuse(f"images of {view.shape[0]}x{view.shape[1]} are too small")
-    parts = dict(weight=weight, geometry=geometry, outputs=weight.shape[3])
-    return [layers.append(node, "conv2d", [view], shape, **parts)]
-
-
-def _geometry(node: Node, image: tuple, kernel: tuple) -> ConvGeometry:
-    """Returns sizes and padding by the rules of tf.nn.convolution."""
-    strides = node.attributes("strides")[1:3]
-    padding = node.attributes("padding")
-    explicit = node.attributes("explicit_paddings")[2:6] or [0] * 4
-    out, pads = [], []
-    for axis, stride in enumerate(strides):
-        if padding == b"SAME":
-            size = -(-image[axis] // stride)
-            needed = (size - 1) * stride + kernel[axis] - image[axis]
-            pads.append(max(needed, 0) // 2)
-        else:
-            before, after = explicit[2 * axis : 2 * axis + 2]
-            size = (image[axis] + before + after - kernel[axis]) // stride + 1
-            pads.append(before)
-        out.append(max(size, 0))
-    return ConvGeometry(*image, *kernel[:2], *strides, *pads, *out)
+        raise node.refuse("expected channels in the last dimension")
+    scale, offset, mean, variance = (
+        parameter(node, part, view.shape) for part in parts[:4]
+    )
+    epsilon = Parameter.of(np.array([node.attributes("epsilon")]))
+    deviation = computed("sqrt", computed("add", variance, epsilon))
+    factor = computed("divide", scale, deviation)
+    term = computed("subtract", offset, computed("multiply", mean, factor))
+    parts = dict(scale=factor, bias=term)
+    return [layers.append(node, "affine", [view], view.shape, **parts)]
 
 
 def _bias_add(layers: LayerList, node: Node, args: list) -> list[Meaning]:
@@ -261,11 +224,11 @@ def _layer_norm(layers: LayerList, node: Node, args: list) -> list[Meaning]:
     view, axes, epsilon, *parameters = args
     _axis_of_whole_row(node, view, axes)
     scale, offset = (
-        None if parameter is None else _parameter(node, parameter, view.shape)
-        for parameter in parameters
+        None if part is None else parameter(node, part, view.shape)
+        for part in parameters
     )
-    for parameter in (scale, offset):
-        if parameter and parameter.shape != (view.width,):
+    for part in (scale, offset):
+        if part and part.shape != (view.width,):
             raise node.refuse("expected a scale and offset for each element")
     parts = dict(scale=scale, bias=offset, epsilon=float(numbers(node, epsilon)))
     return [layers.append(node, "layer_norm", [view], view.shape, **parts)]
@@ -273,25 +236,31 @@ def _layer_norm(layers: LayerList, node: Node, args: list) -> list[Meaning]:
 
 RULES: dict[str, Callable[[LayerList, Node, list], list[Meaning]]] = {
     **MOVES,
+    **PRODUCTS,
     "Add": _add,
     "AddV2": _add,
     "ArgMax": _argmax,
     "BiasAdd": _bias_add,
     "ClipByValue": _clip_by_value,
-    "Conv2D": _conv2d,
     "Elu": _activate("elu"),
+    "Erf": _activate("erf"),
+    "FusedBatchNorm": _batch_norm,
+    "FusedBatchNormV2": _batch_norm,
+    "FusedBatchNormV3": _batch_norm,
     "LayerNorm": _layer_norm,
-    "MatMul": _matmul,
+    "LeakyRelu": _leaky_relu,
     "Maximum": _maximum,
     "Mean": _mean,
     "Minimum": _minimum,
     "Mul": _multiply,
     "Neg": _negate,
+    "Pow": _power,
     "RealDiv": _divide,
     "Relu": _activate("relu"),
     "Relu6": _relu6,
     "Selu": _activate("selu"),
     "Sigmoid": _activate("sigmoid"),
+    "Softmax": _softmax,
     "Softplus": _activate("softplus"),
     "Square": _square,
     "SquaredDifference": _squared_difference,

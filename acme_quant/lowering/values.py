@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence, Tuple, Union
 
 import numpy as np
 
-from acme_quant.policy.graph import Layer, LoweringError
+from acme_quant.policy.graph import Layer, LoweringError, Parameter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,13 +22,15 @@ class View:
     """Columns `offset`, `offset + 1`, ... of a value, read in row-major `shape`.
 
     `shape` and `dtype` are TensorFlow's, without the batch dimension; the engine holds
-    every element as float32.
+    every element as float32. `folded` says that TensorFlow's batch dimension holds the
+    first one of `shape` as well, as it does within tf.tensordot.
     """
 
     value: int
     offset: int
     shape: tuple[int, ...]
     dtype: str
+    folded: bool = False
 
     @property
     def width(self) -> int:
@@ -44,12 +46,16 @@ class Constant:
     of_batch: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Variable:
-    """A variable of the learner, by its index; reshaping leaves the index alone."""
+    """A tensor made from the learner's variables alone; reshaping keeps its source."""
 
-    index: int
+    source: Parameter
     shape: tuple[int, ...]
+
+    def parameter(self, shape: tuple[int, ...]) -> Parameter:
+        """Returns it as a layer reads it, in another shape of as many elements."""
+        return dataclasses.replace(self.source, shape=shape)
 
 
 Meaning = Union[View, Constant, Variable]
@@ -105,6 +111,8 @@ class LayerList:
     ) -> View:
         """Appends a layer that computes a new value of `shape` from whole views."""
         for view in inputs:
+            if view.folded:
+                raise node.refuse("it mixes the batch dimension with others")
             if view.dtype != "float32":
                 raise node.refuse(
                     f"it computes in {view.dtype}, and the engine in float32; cast the "

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -72,20 +72,48 @@ class Field:
         return field
 
 
+# What a layer's tensor may be computed by from variables, at each publication.
+COMPUTED: dict[str, Callable[..., np.ndarray]] = {
+    "abs": np.abs,
+    "add": np.add,
+    "divide": np.divide,
+    "exp": np.exp,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "multiply": np.multiply,
+    "negative": np.negative,
+    "repeat": lambda array: array,
+    "sqrt": np.sqrt,
+    "square": np.square,
+    "subtract": np.subtract,
+}
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Parameter:
-    """A tensor that a layer reads: one of the learner's variables, or a constant.
+    """A tensor that a layer reads: a variable of the learner, a constant, or computed.
 
     Attributes:
       shape: as TensorFlow has it: [K, N] linear, [kh, kw, c, N] conv2d,
         else [K] or [1].
       variable: the index into the learner's list of variables, -1 for a constant.
       constant: float32 of `shape`, None for a variable.
+      computed: an entry of `COMPUTED`, '' for a variable or a constant; 'repeat' fills
+        `shape` with its operand again and again.
+      operands: what it is computed from.
     """
 
     shape: tuple[int, ...]
     variable: int = -1
     constant: np.ndarray | None = None
+    computed: str = ""
+    operands: tuple[Parameter, ...] = ()
+
+    @property
+    def variables(self) -> frozenset[int]:
+        """The indices of all variables that the tensor is made from."""
+        own = {self.variable} - {-1}
+        return frozenset(own.union(*(part.variables for part in self.operands)))
 
     @classmethod
     def of(cls, constant: np.ndarray) -> Parameter:
@@ -93,10 +121,31 @@ class Parameter:
         constant = np.ascontiguousarray(constant, np.float32)
         return cls(constant.shape, constant=constant)
 
+    @classmethod
+    def compute(cls, operation: str, *operands: Parameter) -> Parameter:
+        """Makes a tensor computed from others, by NumPy's rules of broadcasting."""
+        shape = np.broadcast_shapes(*(operand.shape for operand in operands))
+        return cls(shape, computed=operation, operands=operands)
+
     def value(self, variables: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns the tensor, of `shape`, reading the learner's variables."""
+        """Returns the tensor, of `shape`, reading the learner's variables.
+
+        What is computed is so in float64, and rounded once; it may not be finite.
+        """
+        if self.computed:
+            return self._exact(variables).astype(np.float32)
         array = self.constant if self.variable < 0 else variables[self.variable]
         return np.asarray(array).reshape(self.shape)
+
+    def _exact(self, variables: Sequence[np.ndarray]) -> np.ndarray:
+        if not self.computed:
+            return self.value(variables).astype(np.float64)
+        operands = [operand._exact(variables) for operand in self.operands]
+        with np.errstate(all="ignore"):
+            result = COMPUTED[self.computed](*operands)
+        if self.computed == "repeat":
+            return np.resize(result, self.shape)
+        return result.reshape(self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +179,7 @@ class Layer:
       weight: [K, N] or [kh, kw, c, N] of 'linear' and 'conv2d'.
       scale: 'layer_norm', 'affine': the factor; 'clip': the lower bound.
       bias: the term added; 'clip': the upper bound.
-      geometry: of 'conv2d'.
+      geometry: of 'conv2d' and 'max_pool'.
       epsilon: of 'layer_norm'.
       input_offset: first column read, 'copy' only.
       output_offset: first column written, 'copy' only.
@@ -194,8 +243,8 @@ class Graph:
                 f"expected {self.num_variables} variables of the policy, "
                 f"got {len(variables)}"
             )
-        read = {p.variable for layer in self.layers for p in layer.parameters}
-        for index in sorted(read - {-1}):
+        parameters = [p for layer in self.layers for p in layer.parameters]
+        for index in sorted(frozenset().union(*(p.variables for p in parameters))):
             expected, array = self.variable_shapes[index], variables[index]
             shape = getattr(array, "shape", None)
             dtype = getattr(array, "dtype", type(array))

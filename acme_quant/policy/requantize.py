@@ -20,7 +20,8 @@ from acme_quant.policy.qtensor import QTensor
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.policy.writer import WEIGHTED, PolicyWriter
 
-BINARY = ("add", "subtract", "multiply")
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
+WINDOWED = ("conv2d", "max_pool")
 
 
 class Requantizer:
@@ -90,7 +91,7 @@ def _layer(op: np.void, name: str, received: Payload) -> Layer:
     weighted = kind in WEIGHTED
     inputs = (int(op["input"]),)
     geometry = None
-    if kind == "conv2d":
+    if kind in WINDOWED:
         sizes = {name: int(op[name]) for name in ConvGeometry.__dataclass_fields__}
         geometry = ConvGeometry(**sizes)
     return Layer(

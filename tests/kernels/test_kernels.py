@@ -127,6 +127,13 @@ def crc32c(rng: np.random.Generator, isa: str) -> None:
         assert kernels.crc32c(b"") == 0
 
 
+def softmax(rng: np.random.Generator, isa: str) -> None:
+    # exp is good to two units, and so are the terms of the sum.
+    built = programs.row_program(rng, "softmax", 21, 21)
+    rows = programs.observations(rng, 3, 21)
+    np.testing.assert_allclose(built.run(rows, isa), built.expected(rows), rtol=1e-6)
+
+
 def pair_case(kind: str) -> Case:
     return row_case(kind, other=0)
 
@@ -148,6 +155,9 @@ CASES: Dict[str, Case] = {
     "add_rows": pair_case("add"),
     "subtract_rows": pair_case("subtract"),
     "multiply_rows": pair_case("multiply"),
+    "maximum_rows": pair_case("maximum"),
+    "minimum_rows": pair_case("minimum"),
+    "softmax_row": softmax,
     "mean_row": row_case("mean", output_width=1),
     "argmax_row": row_case("argmax", output_width=1),
     "crc32c": crc32c,

@@ -29,9 +29,9 @@ def test_good_layout_is_taken() -> None:
 @pytest.mark.parametrize(
     ("index", "fields", "message"),
     [
-        (0, {"kind": 12}, r"operation 0: expected a kind below 12, got 12"),
-        (0, {"kind": -1}, r"operation 0: expected a kind below 12, got -1"),
-        (0, {"activation": 7}, "expected activation between 0 and 6, got 7"),
+        (0, {"kind": 16}, r"operation 0: expected a kind below 16, got 16"),
+        (0, {"kind": -1}, r"operation 0: expected a kind below 16, got -1"),
+        (0, {"activation": 8}, "expected activation between 0 and 7, got 8"),
         (0, {"input": 5}, "expected input between 0 and 4, got 5"),
         (0, {"input": -1}, "expected input between 0 and 4, got -1"),
         (0, {"input": 2}, "expected input to be written before, but value 2 has 0 of"),

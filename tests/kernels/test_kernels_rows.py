@@ -25,6 +25,7 @@ UNITS: Dict[str, Tuple[float, float]] = {
     "selu": (4, 0),
     "sigmoid": (4, 1e-38),
     "softplus": (6, 1e-37),
+    "erf": (6, 1e-38),
 }
 
 
@@ -110,7 +111,7 @@ def test_row_reductions_equal_the_reference(kind: str, isa: str) -> None:
 
 
 @ISAS
-@pytest.mark.parametrize("kind", ["add", "subtract", "multiply"])
+@pytest.mark.parametrize("kind", ["add", "subtract", "multiply", "maximum", "minimum"])
 def test_one_number_is_broadcast_on_either_side(kind: str, isa: str) -> None:
     rng = np.random.default_rng(4)
     for width in WIDTHS:
@@ -122,6 +123,38 @@ def test_one_number_is_broadcast_on_either_side(kind: str, isa: str) -> None:
             built = programs.Built(np.array(ops), [], [width, 1, width])
             rows = programs.observations(rng, 2, width)
             np.testing.assert_array_equal(built.run(rows, isa), built.expected(rows))
+
+
+def test_softmax_has_the_same_bits_everywhere_and_sums_to_one() -> None:
+    rng = np.random.default_rng(8)
+    for width in WIDTHS:
+        built = programs.row_program(rng, "softmax", width, width)
+        rows = programs.observations(rng, 3, width) * 20
+        rows[2] = 3e38
+        results = [built.run(rows, isa) for isa in kernels.ISAS]
+        for result in results:
+            np.testing.assert_array_equal(result, results[0])
+        expected = built.expected(rows)
+        np.testing.assert_allclose(results[0], expected, rtol=1e-6, atol=2e-38)
+        np.testing.assert_allclose(results[0].sum(axis=1), 1, rtol=1e-5)
+
+
+@ISAS
+@pytest.mark.parametrize("stride, pad", [(1, 0), (2, 1), (3, 5)])
+def test_the_largest_pixel_of_each_window_is_taken(
+    stride: int, pad: int, isa: str
+) -> None:
+    rng = np.random.default_rng(9)
+    sizes = dict(height=7, width=6, kernel_height=3, kernel_width=2)
+    places = dict(stride_height=stride, stride_width=stride, pad_top=pad, pad_left=pad)
+    for channels in (1, 3, 8, 11):
+        op = programs.operation(
+            "max_pool", output=1, channels=channels, out_height=3, out_width=2,
+            **sizes, **places,
+        )  # fmt: skip
+        built = programs.Built(np.array([op]), [], [7 * 6 * channels, 3 * 2 * channels])
+        rows = programs.observations(rng, 3, 7 * 6 * channels)
+        np.testing.assert_array_equal(built.run(rows, isa), built.expected(rows))
 
 
 @ISAS
