@@ -125,6 +125,10 @@ class PublishingLearner(ConsistentLearner):
         """Returns what was quantized last; see `PolicyPublisher.get_float32`."""
         return self._publisher.get_float32()
 
+    def publish_last(self) -> None:
+        """Publishes the newest policy; see `PolicyPublisher.publish_last`."""
+        self._publisher.publish_last()
+
     def _start(self) -> None:
         threading.Thread(target=self._publish, daemon=True, name="publish").start()
 

@@ -177,7 +177,7 @@ class PolicyPublisher:
 
     def set_courier_server(self, server: Any) -> None:
         """Serves peers, and exposes nothing but what they call."""
-        for method in ("poll", "run"):
+        for method in ("poll", "publish_last", "run"):
             server.Unbind(method)
         loopback.start(server)
 
@@ -213,6 +213,27 @@ class PolicyPublisher:
         self._note_attempt(steps)
         self._quantize_and_publish(variables, steps)
         return MIN_POLL_S
+
+    def publish_last(self) -> None:
+        """Publishes what was learnt since the last publication, if the learner answers.
+
+        For the end of a run, when nobody calls `poll` any more.
+        """
+        try:
+            steps = self._ask_steps()
+            if steps == self._attempt_step:
+                return
+            variables = self._fetch()
+        except Exception as error:
+            if not calls.is_remote(self._source):
+                raise
+            _log.warning("The learner's last policy was not fetched: %s", error)
+            return
+        self._note_attempt(steps)
+        try:
+            self._quantize_and_publish(variables, steps)
+        except BadPolicies as error:
+            _log.warning("%s", error)
 
     def _ask_steps(self) -> int:
         if not calls.is_remote(self._source) and not hasattr(self._source, "get_steps"):

@@ -47,7 +47,7 @@ def _train(argv: Sequence[str], now: float) -> int:
     spec, graph = checks.prepare(run)
     from acme_quant.launch.checkpoints import resume
     from acme_quant.launch.running import lifecycle, lock
-    from acme_quant.launch.settings import memory
+    from acme_quant.launch.settings import memory, outlook
 
     holder = lock.WorkdirLock(run.workdir)
     try:
@@ -60,6 +60,7 @@ def _train(argv: Sequence[str], now: float) -> int:
             f"expected a folder to write to, got --workdir={run.workdir}: {error}."
         ) from error
     size = memory.replay_bytes(spec, run.agent_config.max_replay_size)
+    sentences += outlook.warnings(run)
     for sentence in (*sentences, memory.describe(size, memory.available_bytes())):
         print(f"acme-quant: {sentence}", flush=True)
     if run.start.actor_steps >= run.config.max_actor_steps:

@@ -23,11 +23,12 @@ from acme_quant.launch.nodes.replay import ReplayNode
 from acme_quant.launch.settings.config import Run
 
 # Who ends after the others, in this order: the evaluator has a last look at the policy,
-# the learner saves what all others have counted, and the rest answer calls until nobody
-# is left who makes any.
+# the quantizer fetches the learner's last one, the learner saves what all others have
+# counted, and the rest answer calls until nobody is left who makes any.
 LATER = (
     ("evaluator",),
-    ("learner", "quantizer"),
+    ("quantizer",),
+    ("learner",),
     ("replay", "counter", "coordinator"),
 )
 

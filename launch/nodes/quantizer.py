@@ -59,7 +59,8 @@ class Publication:
                 self._drawer.put({"policy_version": int(status["version"])})
 
     def close(self) -> None:
-        """Writes the last row, and the last policy if there is one."""
+        """Publishes once more; writes the last row, and the last policy as a file."""
+        self._publisher.publish_last()
         self._logger.write(self._publisher.get_status())
         self._logger.close()
         _, _, _, body = self._publisher.get_policy(0, "")

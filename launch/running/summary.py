@@ -81,7 +81,9 @@ def line(result: dict[str, Any]) -> str:
         "return " + ("unknown" if value is None else f"{value:.1f}"),
         f"{result['actor_steps']} steps in {result['wall_s']:.0f} s",
         f"{result['steps_per_s']:.0f} steps/s",
-        f"{result['learner_steps']} learner steps",
+        f"{result['learner_steps']} learner steps"
+        if result["learner_steps"]
+        else "nothing learnt",
         "energy unknown" if kwh is None else f"{1000 * kwh:.2f} Wh",
         f"files in {result['workdir']}",
     ]

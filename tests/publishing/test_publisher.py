@@ -338,3 +338,24 @@ def test_5000_publications_leave_the_resident_size_flat() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         before, after = pool.submit(sizes_around_5000_publications).result(timeout=300)
     assert after[0] - before[0] < 5 and after[1] <= before[1] + 1
+
+
+def test_the_last_policy_is_published_before_its_period_is_over() -> None:
+    learner = Learner()
+    last = PolicyPublisher(GRAPH, learner, publish_period=1000)
+    last.poll()
+    learner.step(7)
+    assert last.poll() and last.get_status()["version"] == 1
+    last.publish_last()
+    assert last.get_status()["version"] == 2
+    assert last.get_status()["learner_step"] == learner.steps
+    last.publish_last()
+    assert last.get_status()["version"] == 2
+
+
+def test_a_learner_that_has_gone_leaves_the_policy_before() -> None:
+    source = Remote(Learner())
+    source.fail_with(RuntimeError("gone"))
+    last = PolicyPublisher(GRAPH, source)
+    last.publish_last()
+    assert last.get_status()["version"] == 0
