@@ -276,12 +276,27 @@ def _linear(program: _Program, op: Operation) -> str:
 
 
 def _conv2d(program: _Program, op: Operation) -> str:
+    image = _image(program, op)
+    x = f"patch_at({image}, v{op['input']}, p, {op['inputs']})"
+    call = _product(program, op, x, f"{_at(op)} + p * {op['outputs']}")
+    return _each_position(op, call)
+
+
+def _max_pool(program: _Program, op: Operation) -> str:
+    image, y = _image(program, op), f"{_at(op)} + p * {op['channels']}"
+    return _each_position(op, f"pool_patch({image}, v{op['input']}, p, {y});")
+
+
+def _image(program: _Program, op: Operation) -> str:
+    """Returns the address of a window's sizes, with their table."""
     names = "height width channels kernel_height kernel_width stride_height"
     names += " stride_width pad_top pad_left out_height out_width"
     sizes = ", ".join(str(op[name]) for name in names.split())
     program.define(f"static const op_record image{op.number} = {{{sizes}}};")
-    x = f"patch_at(&image{op.number}, v{op['input']}, p, {op['inputs']})"
-    call = _product(program, op, x, f"{_at(op)} + p * {op['outputs']}")
+    return f"&image{op.number}"
+
+
+def _each_position(op: Operation, call: str) -> str:
     positions = op["out_height"] * op["out_width"]
     return f"for (int32_t p = 0; p < {positions}; p++)\n  {call}"
 
@@ -300,6 +315,10 @@ def _pair(program: _Program, op: Operation) -> str:
     a, b = (int(program.width(op, value) > 1) for value in ("input", "other"))
     width = program.width(op, "output")
     return f"{op.kind}(v{op['input']}, {a}, v{op['other']}, {b}, {width}, {_at(op)});"
+
+
+def _softmax(program: _Program, op: Operation) -> str:
+    return f"softmax(v{op['input']}, {program.width(op)}, {_at(op)});"
 
 
 def _reduced(function: str) -> Callable[[_Program, Operation], str]:
@@ -333,4 +352,8 @@ KINDS = {
     "mean": _reduced("mean"),
     "argmax": _reduced("argmax_row"),
     "copy": _copy,
+    "maximum": _pair,
+    "minimum": _pair,
+    "softmax": _softmax,
+    "max_pool": _max_pool,
 }

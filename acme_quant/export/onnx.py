@@ -31,6 +31,7 @@ ACTIVATIONS = {
     "selu": "Selu",
     "sigmoid": "Sigmoid",
     "softplus": "Softplus",
+    "erf": "Erf",
 }
 # The largest code of an int8 input.
 CODE_MAX = 127
@@ -205,9 +206,26 @@ def _linear(model: OnnxModel, op: Operation, values: _Values) -> None:
 
 
 def _conv2d(model: OnnxModel, op: Operation, values: _Values) -> None:
-    shape = (ROWS, op["height"], op["width"], op["channels"])
     weight = _weight(model, op, _Convolution())
-    x = values.quantized(model, op)
+    bias = [] if op.bias is None else [op.bias]
+    _slide(model, op, "Conv", values.quantized(model, op), [weight, *bias])
+
+
+def _max_pool(model: OnnxModel, op: Operation, values: _Values) -> None:
+    shape = [op["kernel_height"], op["kernel_width"]]
+    _slide(model, op, "MaxPool", values[op["input"]], [], kernel_shape=shape)
+
+
+def _slide(
+    model: OnnxModel,
+    op: Operation,
+    kind: str,
+    x: str,
+    weights: list[str | np.ndarray],
+    **attributes: list[int],
+) -> None:
+    """Adds a window over the images in the rows of `x`."""
+    shape = (ROWS, op["height"], op["width"], op["channels"])
     model.node("Reshape", [x, np.array(shape, np.int64)])
     model.node("Transpose", [model.x], perm=[0, 3, 1, 2])
     bottom, right = (
@@ -217,13 +235,10 @@ def _conv2d(model: OnnxModel, op: Operation, values: _Values) -> None:
         - op[side]
         for side, start in (("height", "top"), ("width", "left"))
     )
-    bias = [] if op.bias is None else [op.bias]
-    model.node(
-        "Conv",
-        [model.x, weight, *bias],
-        pads=[op["pad_top"], op["pad_left"], max(bottom, 0), max(right, 0)],
-        strides=[op["stride_height"], op["stride_width"]],
-    )
+    pads = [op["pad_top"], op["pad_left"], max(bottom, 0), max(right, 0)]
+    strides = [op["stride_height"], op["stride_width"]]
+    inputs = [model.x, *weights]
+    model.node(kind, inputs, pads=pads, strides=strides, **attributes)
     # An image may reach beyond the last position.
     ends = np.array([op["out_height"], op["out_width"]], np.int64)
     model.node("Slice", [model.x, np.zeros(2, np.int64), ends, np.array([2, 3])])
@@ -265,6 +280,10 @@ def _pair(kind: str) -> Callable[[OnnxModel, Operation, _Values], None]:
     return emit
 
 
+def _softmax(model: OnnxModel, op: Operation, values: _Values) -> None:
+    model.node("Softmax", [values[op["input"]]], axis=1)
+
+
 def _mean(model: OnnxModel, op: Operation, values: _Values) -> None:
     model.node("ReduceMean", [values[op["input"]]], axes=[1])
 
@@ -297,4 +316,8 @@ KINDS = {
     "mean": _mean,
     "argmax": _argmax,
     "copy": _copy,
+    "maximum": _pair("Max"),
+    "minimum": _pair("Min"),
+    "softmax": _softmax,
+    "max_pool": _max_pool,
 }

@@ -251,3 +251,39 @@ static void multiply(const float *a, int32_t a_step, const float *b, int32_t b_s
                      int32_t width, float *y) {
   for (int32_t i = 0; i < width; i++) y[i] = a[i * a_step] * b[i * b_step];
 }
+
+static void maximum(const float *a, int32_t a_step, const float *b, int32_t b_step,
+                    int32_t width, float *y) {
+  for (int32_t i = 0; i < width; i++) y[i] = at_least(a[i * a_step], b[i * b_step]);
+}
+
+static void minimum(const float *a, int32_t a_step, const float *b, int32_t b_step,
+                    int32_t width, float *y) {
+  for (int32_t i = 0; i < width; i++) y[i] = at_most(a[i * a_step], b[i * b_step]);
+}
+
+static void softmax(const float *x, int32_t width, float *y) {
+  float top = x[0], sums[LANES] = {0};
+  for (int32_t i = 1; i < width; i++) top = x[i] > top ? x[i] : top;
+  for (int32_t i = 0; i < width; i++) {
+    y[i] = exp_one(x[i] - top);
+    sums[i % LANES] = sums[i % LANES] + y[i];
+  }
+  float inverse = 1 / sum_lanes(sums);
+  for (int32_t i = 0; i < width; i++) y[i] = y[i] * inverse;
+}
+
+/* The largest pixel under the window at one position, channel by channel; zeros where
+ * the window holds none. */
+static void pool_patch(const op_record *op, const float *image, int32_t position,
+                       float *y) {
+  int32_t top = position / op->out_width * op->stride_height - op->pad_top;
+  int32_t left = position % op->out_width * op->stride_width - op->pad_left, found = 0;
+  for (int32_t k = 0; k < op->channels; k++) y[k] = 0;
+  for (int32_t i = top < 0 ? 0 : top; i < top + op->kernel_height && i < op->height; i++)
+    for (int32_t j = left < 0 ? 0 : left;
+         j < left + op->kernel_width && j < op->width; j++, found = 1) {
+      const float *pixel = image + (i * op->width + j) * op->channels;
+      maximum(found ? y : pixel, 1, pixel, 1, op->channels, y);
+    }
+}
