@@ -162,11 +162,9 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     code = _see_to_its_end(nodes, watch)
     result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
     say(summary.line(result))
-    code = result["exit_code"]
-    if not own_processes:
-        # Threads blocked in C++ would keep the interpreter from leaving.
-        temporary.leave(code)
-    return code
+    # Threads blocked in C++ would keep the interpreter from leaving, and a signal while
+    # it tidies up would take the exit code of a run that is done.
+    temporary.leave(result["exit_code"])
 
 
 def _asking(coordinator: Any) -> Callable[[], futures.Future]:
