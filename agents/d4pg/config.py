@@ -20,7 +20,9 @@ class Config:
     num_atoms: int = setting(
         51, "Atoms of the critic's value distribution.", at_least=2
     )
-    value_bound: float = setting(150.0, "The atoms span [-bound, bound].", above=0)
+    value_bound: float = setting(
+        150.0, "The atoms span [-bound, bound]; values beyond are clipped.", above=0
+    )
     batch_size: int = setting(256, "Transitions per learner step.", at_least=1)
     samples_per_insert: float = setting(
         32.0, "Times each inserted transition is sampled on average.", above=0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from acme_quant.launch.settings import arguments, spec_child
@@ -142,7 +143,8 @@ def lower(run: Run, spec: Any) -> Any:
     _import_lowering()
     from acme_quant import lowering
 
-    networks = run.agent.make_networks(spec, run.agent_config)
+    with _hidden_gpus(run.config.num_actors > 0):
+        networks = run.agent.make_networks(spec, run.agent_config)
     module = run.agent.policy_module(networks)
     try:
         return lowering.lower(module, spec.observations)
@@ -156,3 +158,21 @@ def _import_lowering() -> None:
     # Acme imports the old gym, which prints a notice about its age.
     gym_notices.notices.notices.clear()
     import acme_quant.lowering  # noqa: F401
+
+
+@contextlib.contextmanager
+def _hidden_gpus(hide: bool) -> Iterator[None]:
+    """Has TensorFlow start without cards here, where a learner elsewhere wants them.
+
+    Processes that are started later see the cards as before.
+    """
+    name = "CUDA_VISIBLE_DEVICES"
+    before = os.environ.get(name)
+    if hide:
+        os.environ[name] = ""
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
