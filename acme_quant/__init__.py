@@ -16,9 +16,8 @@ The data path:
   replay         transitions into and out of a table
   peers          calls that end, servers that this host alone can reach
   records        what outlives a process: checkpoints, energy, rows
-  builder        any Acme builder with quantized actors
   roles          what these are to each other, as Protocols
-  agents         D4PG and DQN
+  agents         D4PG, DQN, and any Acme builder, with quantized actors
   launch         the whole program and the command line
   bench          measurements, each of which checks its results first
 
@@ -45,7 +44,7 @@ _PUBLIC = {
     "ObservationError": "policy.rows",
     "PayloadError": "policy.payload",
     "QuantizedActor": "acting.actor",
-    "QuantizedBuilder": "builder",
+    "QuantizedBuilder": "agents.builder",
     "QuantizedPolicy": "policy",
     "QuantizedVariableClient": "publishing.client",
     "PolicyPublisher": "publishing.publisher",

@@ -54,11 +54,6 @@ class Quantizer(Protocol):
 class Policy(Protocol):
     """Maps an observation to an output: a QuantizedPolicy, or who asks a server."""
 
-    @property
-    def version(self) -> int:
-        """Counts publications."""
-        ...
-
     def __call__(self, observation: Any) -> np.ndarray:
         """Returns the output for one observation, a nest without batch dimension."""
         ...
@@ -143,6 +138,16 @@ class Exploration(Protocol):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Goes on where `state` was taken."""
+        ...
+
+
+@runtime_checkable
+class Versioned(Protocol):
+    """Something that was published."""
+
+    @property
+    def version(self) -> int:
+        """Counts publications."""
         ...
 
 

@@ -31,7 +31,7 @@ P = TypeVar("P", bound=roles.Policy)
 def as_client(client_or_policy: roles.PolicyClient[P] | P) -> roles.PolicyClient[P]:
     """Returns a client as it is, and a policy, which can be called, as a fixed one."""
     if callable(client_or_policy):
-        return FixedPolicy(client_or_policy, client_or_policy.version)
+        return FixedPolicy(client_or_policy)
     return client_or_policy
 
 

@@ -28,13 +28,13 @@ class FixedPolicy(Generic[P]):
 
     Attributes:
       policy: the policy.
-      version: its version, as far as it has one.
+      version: its version; 0 if it has none.
     """
 
-    def __init__(self, policy: P, version: int = 0) -> None:
-        """Initializes with what acts, and the version to report."""
+    def __init__(self, policy: P) -> None:
+        """Initializes with what acts."""
         self.policy = policy
-        self.version = version
+        self.version = policy.version if isinstance(policy, roles.Versioned) else 0
 
     def update(self, wait: bool = False) -> None:
         """Does nothing."""

@@ -52,13 +52,6 @@ class LearnerState:
         return [names[id(variable)] for variable in variables]
 
 
-def policy_variables(learner: Any) -> Sequence[tf.Variable]:
-    """Returns the variables that Acme's learner hands out as its policy."""
-    variables = learner._variables
-    # D4PG's learner knows its variables by name, DQN's has one list of its one network.
-    return variables["policy"] if isinstance(variables, dict) else variables[0]
-
-
 def _find(learner: Any) -> dict[str, tf.Variable]:
     found: dict[str, tf.Variable] = {}
     seen: set[int] = set()

@@ -83,15 +83,17 @@ def _run(request: dict[str, Any], send: Send) -> None:
 def _episode(run: Run, policy: Any, seeds: list[int]) -> Any:
     from acme import specs
 
+    from acme_quant.acting.behaviour import Behaviour, FixedPolicy
     from acme_quant.environments.seeds import derived_seed
     from acme_quant.launch.nodes.evaluator import run_episodes
 
     with _environment(run, derived_seed(*seeds)) as environment:
         greedy = run.agent.greedy(specs.make_environment_spec(environment))
         rng = np.random.default_rng(seeds)
+        act = Behaviour(FixedPolicy(policy), greedy, rng)
         (episode,) = run_episodes(
             environment,
-            lambda observation: greedy(policy(observation), rng),
+            act,
             1,
             max_steps=run.config.evaluation_max_steps,
         )

@@ -85,14 +85,17 @@ def _film(
     """Returns the return of one episode and its frames, uint8 [height, width, 3]."""
     from acme import specs
 
+    from acme_quant.acting.behaviour import Behaviour, FixedPolicy
+
     greedy = run.agent.greedy(specs.make_environment_spec(environment))
-    rng = np.random.default_rng(0)
+    act = Behaviour(FixedPolicy(policy), greedy, np.random.default_rng(0))
+    act.begin()
     every = max(1, round(frames_per_s / MOST_FRAMES_PER_S))
     timestep, total, steps = environment.reset(), 0.0, 0
     frames = [draw()]
     most = run.config.evaluation_max_steps or math.inf
     while not timestep.last() and steps < most:
-        timestep = environment.step(greedy(policy(timestep.observation), rng))
+        timestep = environment.step(act(timestep.observation))
         total += float(timestep.reward)
         steps += 1
         if steps % every == 0:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
 
+from acme_quant import roles
+from acme_quant.acting.behaviour import Behaviour, FixedPolicy
 from acme_quant.acting.environment_loop import MAX_FAILURES_IN_A_ROW
 from acme_quant.environments import EpisodeFailed
 from acme_quant.launch.checkpoints.deposits import Drawer
@@ -18,8 +20,6 @@ from acme_quant.launch.nodes import step_timeout, stopping
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.launch.settings.config import Run
 from acme_quant.peers import loopback
-
-SelectAction = Callable[[Any], Any]
 
 
 class Episode(NamedTuple):
@@ -35,7 +35,7 @@ class Episode(NamedTuple):
 
 def run_episode(
     environment: dm_env.Environment,
-    select_action: SelectAction,
+    act: Behaviour,
     stop: threading.Event | None = None,
     max_steps: int = 0,
 ) -> Episode | None:
@@ -43,19 +43,20 @@ def run_episode(
 
     Args:
       environment: the environment; it is reset first.
-      select_action: maps an observation to an action.
+      act: who acts, from the episode's beginning.
       stop: ends the episode early when it is set.
       max_steps: steps after which it is cut; 0 for any number.
 
     Returns:
       The episode, or None when it was stopped.
     """
+    act.begin()
     timestep = environment.reset()
     total, length = 0.0, 0
     while not timestep.last():
         if stop is not None and stop.is_set():
             return None
-        timestep = environment.step(select_action(timestep.observation))
+        timestep = environment.step(act(timestep.observation))
         if timestep.first():  # The environment has given the episode up.
             raise EpisodeFailed("the environment started anew within an episode.")
         total += float(timestep.reward)
@@ -68,7 +69,7 @@ def run_episode(
 
 def run_episodes(
     environment: dm_env.Environment,
-    select_action: SelectAction,
+    act: Behaviour,
     count: int,
     stop: threading.Event | None = None,
     max_steps: int = 0,
@@ -82,7 +83,7 @@ def run_episodes(
     failures = 0
     while len(episodes) < count:
         try:
-            episode = run_episode(environment, select_action, stop, max_steps)
+            episode = run_episode(environment, act, stop, max_steps)
         except EpisodeFailed as error:
             failures += 1
             logging.warning("An episode failed and is run again: %s", error)
@@ -120,7 +121,7 @@ class EvaluatorNode:
         Args:
           run: the run's configuration.
           environment: an environment of its own.
-          policies: yields `(row, select_actions)` for what is to be evaluated now; see
+          policies: yields behaviours for what is to be evaluated now; see
             `EnginePolicies` and `AcmePolicies`.
           counter: the run's counter.
           drawer: where the last return is left, so that the best checkpoint is known.
@@ -195,10 +196,10 @@ class EvaluatorNode:
         began = time.monotonic()
         row: dict[str, Any] = {"learner_steps": steps, **self._policies.describe()}
         row["actor_steps"] = self._actor_steps()
-        for prefix, select_action in self._policies.select_actions():
+        for prefix, act in self._policies.behaviours():
             episodes = run_episodes(
                 self._environment,
-                select_action,
+                act,
                 count,
                 stop,
                 self._run.config.evaluation_max_steps,
@@ -250,14 +251,14 @@ class EnginePolicies:
         staleness = {f"staleness_{k}": v for k, v in self._client.staleness().items()}
         return {"policy_version": self._client.version, **staleness}
 
-    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
-        """Yields a column prefix and a greedy policy for each thing to evaluate."""
-        yield "", self._select(self._client.policy)
+    def behaviours(self) -> Iterator[tuple[str, Behaviour]]:
+        """Yields a column prefix and a greedy behaviour for each thing to evaluate."""
+        yield "", self._greedily(self._client.policy)
         if self._float32 is not None:
-            yield "float32_", self._select(self._float32())
+            yield "float32_", self._greedily(self._float32())
 
-    def _select(self, policy: Any) -> SelectAction:
-        return lambda observation: self._greedy(policy(observation), self._rng)
+    def _greedily(self, policy: roles.Policy) -> Behaviour:
+        return Behaviour(FixedPolicy(policy), self._greedy, self._rng)
 
 
 class AcmePolicies:
@@ -286,9 +287,7 @@ class AcmePolicies:
         """Returns nothing: Acme's actor does not know what version it runs."""
         return {}
 
-    def select_actions(self) -> Iterator[tuple[str, SelectAction]]:
+    def behaviours(self) -> Iterator[tuple[str, Behaviour]]:
         """Yields Acme's actor alone."""
-        yield "", self._select
-
-    def _select(self, observation: Any) -> Any:
-        return self._greedy(self._actor.select_action(observation), self._rng)
+        policy = FixedPolicy(self._actor.select_action)
+        yield "", Behaviour(policy, self._greedy, self._rng)

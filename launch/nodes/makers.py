@@ -101,7 +101,7 @@ def make_learner(
     )
     state = learner_state.LearnerState(acme_learner)
     saving.restore(run, state)
-    policy = state.names_of(learner_state.policy_variables(acme_learner))
+    policy = state.names_of(run.agent.policy_variables(acme_learner))
     replay_saver = ReplaySaver(run, spec, client)
     saver = saving.LearnerSaver(
         run, spec, state, policy, counter, replay_saver, started

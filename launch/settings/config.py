@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import types
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 from absl import flags
 
 from acme_quant import agents
+from acme_quant.agents.agent import Agent
 from acme_quant.policy import quantizers
 from acme_quant.records import energy
 from acme_quant.settings import flags as setting_flags
@@ -248,8 +248,8 @@ class Run:
         return cls(_from(RunConfig, settings), _from(agent.Config, settings))
 
     @property
-    def agent(self) -> types.ModuleType:
-        """The module of the chosen agent."""
+    def agent(self) -> Agent[Any, Any]:
+        """The chosen agent."""
         return agents.get(self.config.agent)
 
     @property

@@ -60,7 +60,7 @@ def test_update_asks_the_client_once_per_environment_step() -> None:
 
 
 def test_fixed_policy_looks_like_a_client() -> None:
-    fixed = FixedPolicy(loop_parts.LinearPolicy(), 3)
+    fixed = FixedPolicy(loop_parts.LinearPolicy())
     fixed.update()
     assert (fixed.version, fixed.staleness()) == (3, {})
 

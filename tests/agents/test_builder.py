@@ -20,7 +20,7 @@ from acme.utils import counting, loggers
 import acme_quant
 from acme_quant.acting.exploration import GaussianNoise
 from acme_quant.agents import d4pg
-from acme_quant.builder import deterministic_policy, split_exploration
+from acme_quant.agents.builder import deterministic_policy, split_exploration
 
 OBSERVATION = {"angle": (2,), "speed": ()}
 

@@ -92,7 +92,7 @@ SMALL = dqn.Config(
 def test_importing_the_agent_imports_no_tensorflow() -> None:
     program = (
         "import sys; from acme_quant.agents import dqn\n"
-        "dqn.exploration(None, dqn.Config(), 0, 1)\n"
+        "dqn.AGENT.exploration(None, dqn.Config(), 0, 1)\n"
         "sys.exit('tensorflow' in sys.modules or 'acme' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
@@ -118,18 +118,18 @@ def test_settings_that_cannot_work_are_refused(
     observations: Any, settings: dict, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        dqn.check(make_spec(observations), dqn.Config(**settings))
+        dqn.AGENT.check(make_spec(observations), dqn.Config(**settings))
 
 
 def test_continuous_actions_are_refused_in_one_sentence() -> None:
     spec = environments.environment_spec("dm_control:cartpole:swingup")
     with pytest.raises(ValueError, match="dqn expects discrete actions, got contin"):
-        dqn.check(spec, dqn.Config())
+        dqn.AGENT.check(spec, dqn.Config())
 
 
 @pytest.mark.parametrize("observations", [ROW, IMAGE, NEST])
 def test_the_defaults_suit_rows_images_and_nests(observations: Any) -> None:
-    dqn.check(make_spec(observations), dqn.Config())
+    dqn.AGENT.check(make_spec(observations), dqn.Config())
 
 
 def test_bytes_are_scaled_once_and_fields_stand_in_sorted_order() -> None:
@@ -153,7 +153,7 @@ def test_bytes_are_scaled_once_and_fields_stand_in_sorted_order() -> None:
 )
 def test_every_network_runs_in_the_engine(observations: Any, settings: dict) -> None:
     spec = make_spec(observations)
-    network = dqn.make_networks(spec, dqn.Config(**settings))
+    network = dqn.AGENT.make_networks(spec, dqn.Config(**settings))
     batch = draw(observations, 3)
     values = network(tree.map_structure(tf.constant, batch)).numpy()
     # float32 sums of K = 3136 terms at most: K ulps of the largest value, generously.
@@ -165,7 +165,7 @@ def test_every_network_runs_in_the_engine(observations: Any, settings: dict) -> 
 
 
 def test_convolutions_are_quantized_too() -> None:
-    network = dqn.make_networks(make_spec(IMAGE), dqn.Config())
+    network = dqn.AGENT.make_networks(make_spec(IMAGE), dqn.Config())
     size = acme_quant.quantize_policy(network, IMAGE, "int8").nbytes
     weights = sum(v.shape.num_elements() for v in network.variables if len(v.shape) > 1)
     assert size < 1.1 * weights
@@ -173,23 +173,23 @@ def test_convolutions_are_quantized_too() -> None:
 
 def test_each_actor_has_its_own_epsilon() -> None:
     config = dqn.Config(epsilon=0.4, epsilon_exponent=7.0)
-    levels = [dqn.exploration(None, config, i, 4).epsilon for i in range(4)]
+    levels = [dqn.AGENT.exploration(None, config, i, 4).epsilon for i in range(4)]
     assert levels == pytest.approx([0.4 ** (1 + 7 * i / 3) for i in range(4)])
-    assert dqn.greedy(make_spec(ROW)).epsilon == 0.0
+    assert dqn.AGENT.greedy(make_spec(ROW)).epsilon == 0.0
 
 
 def test_epsilon_falls_from_one_when_a_decay_is_asked_for() -> None:
-    explore = dqn.exploration(None, dqn.Config(epsilon_decay_steps=10), 0, 1)
+    explore = dqn.AGENT.exploration(None, dqn.Config(epsilon_decay_steps=10), 0, 1)
     assert explore.epsilon == 1.0
 
 
 def test_acmes_actor_explores_by_the_same_rule_from_the_same_step() -> None:
     spec, config = make_spec(ROW), dqn.Config(epsilon=0.1, epsilon_decay_steps=10)
-    ours, theirs = (dqn.exploration(spec, config, 1, 2) for _ in range(2))
+    ours, theirs = (dqn.AGENT.exploration(spec, config, 1, 2) for _ in range(2))
     for explore in (ours, theirs):
         explore.set_state({"steps": 4})
-    network = dqn.make_networks(spec, config)
-    policy = dqn.make_acme_policy(network, spec, theirs)
+    network = dqn.AGENT.make_networks(spec, config)
+    policy = dqn.AGENT.make_acme_policy(network, spec, theirs)
     levels, rng = tf.function(policy._layers[-1]._epsilon), np.random.default_rng(0)
     for _ in range(10):
         # Acme's are float32.
@@ -203,12 +203,14 @@ def test_acmes_actor_explores_by_the_same_rule_from_the_same_step() -> None:
 def replay() -> Any:
     """Yields builder, server and client, replay filled by Acme's actor and adder."""
     spec = acme.make_environment_spec(EdgeEnvironment(Chain()))
-    builder = dqn.make_acme_builder(SMALL)
+    builder = dqn.AGENT.make_acme_builder(SMALL)
     server = reverb.Server(builder.make_replay_tables(spec), port=None)
     client = reverb.Client(f"localhost:{server.port}")
-    network = dqn.make_networks(spec, SMALL)
+    network = dqn.AGENT.make_networks(spec, SMALL)
     actor = builder.make_actor(
-        dqn.make_acme_policy(network, spec, dqn.exploration(spec, SMALL, 0, 1)),
+        dqn.AGENT.make_acme_policy(
+            network, spec, dqn.AGENT.exploration(spec, SMALL, 0, 1)
+        ),
         builder.make_adder(client),
     )
     environment = EdgeEnvironment(Chain())
@@ -232,8 +234,8 @@ def priorities(builder: Any, client: reverb.Client) -> set[float]:
 def test_the_learner_updates_the_priorities_of_what_it_sampled(replay: Any) -> None:
     builder, client, spec = replay
     assert priorities(builder, client) == {1.0}
-    networks = dqn.make_learner_networks(spec, SMALL)
-    learner = dqn.make_learner(builder, networks, client, None, None)
+    networks = dqn.AGENT.make_learner_networks(spec, SMALL)
+    learner = dqn.AGENT.make_learner(builder, networks, client, None, None)
     for _ in range(3):
         learner.step()
     assert len(priorities(builder, client)) > 3
@@ -241,8 +243,8 @@ def test_the_learner_updates_the_priorities_of_what_it_sampled(replay: Any) -> N
 
 def test_online_and_target_network_start_alike(replay: Any) -> None:
     builder, client, spec = replay
-    online, target = dqn.make_learner_networks(spec, SMALL)
-    dqn.make_learner(builder, (online, target), client, None, None)
+    online, target = dqn.AGENT.make_learner_networks(spec, SMALL)
+    dqn.AGENT.make_learner(builder, (online, target), client, None, None)
     for a, b in zip(online.variables, target.variables):
         assert np.array_equal(a.numpy(), b.numpy())
 
@@ -251,9 +253,9 @@ def test_a_checkpoint_finds_the_policy_among_the_learners_variables(
     replay: Any,
 ) -> None:
     builder, client, spec = replay
-    networks = dqn.make_learner_networks(spec, SMALL)
-    learner = dqn.make_learner(builder, networks, client, None, None)
-    found = learner_state.policy_variables(learner)
+    networks = dqn.AGENT.make_learner_networks(spec, SMALL)
+    learner = dqn.AGENT.make_learner(builder, networks, client, None, None)
+    found = dqn.AGENT.policy_variables(learner)
     published = learner.get_variables(["policy"])[0]
     assert all(map(np.array_equal, (v.numpy() for v in found), published))
     names = learner_state.LearnerState(learner).names_of(found)
@@ -262,8 +264,8 @@ def test_a_checkpoint_finds_the_policy_among_the_learners_variables(
 
 def test_adder_and_learner_share_one_discount(replay: Any) -> None:
     builder, client, spec = replay
-    networks = dqn.make_learner_networks(spec, SMALL)
-    learner = dqn.make_learner(builder, networks, client, None, None)
+    networks = dqn.AGENT.make_learner_networks(spec, SMALL)
+    learner = dqn.AGENT.make_learner(builder, networks, client, None, None)
     assert learner._discount == SMALL.discount
     batch = next(builder.make_dataset_iterator(client)).data
     # An n-step transition carries g**(n-1), or 0 at the end; the learner adds one g.
@@ -274,23 +276,23 @@ def test_adder_and_learner_share_one_discount(replay: Any) -> None:
 
 def test_a_learner_without_replay_client_is_refused() -> None:
     spec = make_spec(ROW)
-    builder = dqn.make_acme_builder(SMALL)
+    builder = dqn.AGENT.make_acme_builder(SMALL)
     with pytest.raises(ValueError, match="priorities would never be updated"):
-        builder.make_learner(dqn.make_learner_networks(spec, SMALL), iter(()))
+        builder.make_learner(dqn.AGENT.make_learner_networks(spec, SMALL), iter(()))
 
 
 def test_replay_samples_by_the_priority_exponent() -> None:
-    table = dqn.make_acme_builder(SMALL).make_replay_tables(make_spec(ROW))[0]
+    table = dqn.AGENT.make_acme_builder(SMALL).make_replay_tables(make_spec(ROW))[0]
     assert table.info.sampler_options.prioritized.priority_exponent == 0.6
     assert table.info.max_size == SMALL.max_replay_size
 
 
 def test_a_wrapped_dqn_builder_reads_epsilon_off_the_behaviour_network() -> None:
     spec = make_spec(ROW)
-    builder = acme_quant.QuantizedBuilder(dqn.make_acme_builder(SMALL))
+    builder = acme_quant.QuantizedBuilder(dqn.AGENT.make_acme_builder(SMALL))
     builder.make_replay_tables(spec)
-    network = dqn.make_networks(spec, SMALL)
-    greedy = dqn.make_acme_policy(network, spec, dqn.greedy(spec))
+    network = dqn.AGENT.make_networks(spec, SMALL)
+    greedy = dqn.AGENT.make_acme_policy(network, spec, dqn.AGENT.greedy(spec))
     action = builder.make_actor(greedy).select_action(np.ones(4, np.float32))
     values = network(tf.ones((1, 4))).numpy()[0]
     assert action.dtype == np.int32 and values[action] >= values.max() - 0.05
@@ -302,10 +304,10 @@ def test_the_quantized_builder_trains_with_int8_actors() -> None:
     builder = dqn.make_builder(SMALL, quantizer="int8")
     server = reverb.Server(builder.make_replay_tables(spec), port=None)
     client = reverb.Client(f"localhost:{server.port}")
-    networks = dqn.make_learner_networks(spec, SMALL)
+    networks = dqn.AGENT.make_learner_networks(spec, SMALL)
     learner = builder.make_learner(networks, builder.make_dataset_iterator(client))
     actor = builder.make_actor(
-        dqn.policy_module(networks[0]), builder.make_adder(client), learner
+        dqn.AGENT.policy_module(networks[0]), builder.make_adder(client), learner
     )
     loop = acme.EnvironmentLoop(environment, actor)
     loop.run(num_episodes=EPISODES)

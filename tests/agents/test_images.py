@@ -49,9 +49,9 @@ def test_d4pg_sees_bytes_and_images_and_its_actors_the_same(name: str) -> None:
     import tree
 
     config, spec = CONFIGS[d4pg], spec_of(d4pg, CASES[name])
-    d4pg.check(spec, config)
-    networks = d4pg.make_networks(spec, config)
-    module = d4pg.policy_module(networks)
+    d4pg.AGENT.check(spec, config)
+    networks = d4pg.AGENT.make_networks(spec, config)
+    module = d4pg.AGENT.policy_module(networks)
     graph = lowering.lower(module, spec.observations)
     variables = [variable.numpy() for variable in module.variables]
     policy = quantize_graph(graph, variables, "float32")
@@ -67,7 +67,7 @@ def test_d4pg_sees_bytes_and_images_and_its_actors_the_same(name: str) -> None:
 def test_images_whose_channels_come_first_are_refused(agent: Any, dtype: type) -> None:
     spec = spec_of(agent, specs.Array((3, 96, 80), dtype, "camera"))
     with pytest.raises(ValueError, match="camera.*channels come first"):
-        agent.check(spec, CONFIGS[agent])
+        agent.AGENT.check(spec, CONFIGS[agent])
 
 
 def test_dqn_takes_a_float_image_for_an_image_unless_told_otherwise() -> None:
@@ -75,14 +75,14 @@ def test_dqn_takes_a_float_image_for_an_image_unless_told_otherwise() -> None:
     kinds = {}
     for network in ("auto", "mlp"):
         chosen = dataclasses.replace(config, network=network)
-        dqn.check(spec, chosen)
-        kinds[network] = dqn.make_networks(spec, chosen).variables
+        dqn.AGENT.check(spec, chosen)
+        kinds[network] = dqn.AGENT.make_networks(spec, chosen).variables
     assert any(len(variable.shape) == 4 for variable in kinds["auto"])
     assert not any(len(variable.shape) == 4 for variable in kinds["mlp"])
 
 
 def test_a_small_table_of_floats_stays_a_row() -> None:
     config, spec = CONFIGS[dqn], spec_of(dqn, specs.Array((7, 7, 3), np.float32, "map"))
-    dqn.check(spec, config)
-    networks = dqn.make_networks(spec, config)
+    dqn.AGENT.check(spec, config)
+    networks = dqn.AGENT.make_networks(spec, config)
     assert not any(len(variable.shape) == 4 for variable in networks.variables)

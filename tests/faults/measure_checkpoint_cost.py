@@ -23,7 +23,7 @@ from acme.agents.tf import d4pg as acme_d4pg
 from acme.utils import loggers
 
 from acme_quant.agents import d4pg
-from acme_quant.launch.checkpoints.learner_state import LearnerState, policy_variables
+from acme_quant.launch.checkpoints.learner_state import LearnerState
 from acme_quant.records.checkpoints import BackgroundSaver, Checkpoints
 
 EVERY_S = 60.0
@@ -40,7 +40,7 @@ def make_learner() -> Any:
     discount = specs.BoundedArray((), np.float32, 0.0, 1.0)
     spec = specs.EnvironmentSpec(observation, action, scalar, discount)
     config = d4pg.Config(policy_layers=SIZES, critic_layers=SIZES, batch_size=64)
-    online, target = d4pg.make_learner_networks(spec, config)
+    online, target = d4pg.AGENT.make_learner_networks(spec, config)
     learner = acme_d4pg.D4PGLearner(
         policy_network=online.policy_network,
         critic_network=online.critic_network,
@@ -138,7 +138,9 @@ def main() -> None:
         saver = BackgroundSaver(Checkpoints(path), lambda sentence: None)
         state.copy()
         costs = [save_costs(state, saver) for _ in range(3)]
-        read, own = policy_read(path, state.names_of(policy_variables(learner)))
+        read, own = policy_read(
+            path, state.names_of(d4pg.AGENT.policy_variables(learner))
+        )
         pairs = alternate(learner, state, saver)
     copied, cpu = np.median(costs, axis=0)
     print(

@@ -25,7 +25,6 @@ ROWS = (
     "acting",
     "replay",
     "records",
-    "builder",
     "settings",
     "agents",
     "launch.settings",

@@ -70,16 +70,16 @@ class Measured:
 
 
 def agent_of(spec: Any, hidden: int) -> tuple[Any, Any]:
-    """Returns the agent's module for these actions, and its configuration."""
+    """Returns the agent for these actions, and its configuration."""
     from acme_quant import environments
     from acme_quant.agents import d4pg, dqn
 
     layers = (hidden,) * 3
     if environments.action_kind(spec) == "continuous":
-        return d4pg, d4pg.Config(policy_layers=layers)
+        return d4pg.AGENT, d4pg.Config(policy_layers=layers)
     if len(getattr(spec.observations, "shape", ())) == 3:
-        return dqn, dqn.Config()
-    return dqn, dqn.Config(q_layers=layers)
+        return dqn.AGENT, dqn.Config()
+    return dqn.AGENT, dqn.Config(q_layers=layers)
 
 
 def make_environment(plan: Plan, seed: int) -> Any:

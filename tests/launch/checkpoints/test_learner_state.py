@@ -9,7 +9,8 @@ import pytest
 import sonnet as snt
 import tensorflow as tf
 
-from acme_quant.launch.checkpoints.learner_state import LearnerState, policy_variables
+from acme_quant.agents import d4pg, dqn
+from acme_quant.launch.checkpoints.learner_state import LearnerState
 
 
 def make_learner(seed: int) -> types.SimpleNamespace:
@@ -64,10 +65,10 @@ def test_a_copy_reuses_its_memory_and_is_no_view_of_the_variables() -> None:
 
 def test_the_policys_arrays_are_named_in_its_order() -> None:
     learner = make_learner(0)
-    names = LearnerState(learner).names_of(policy_variables(learner))
+    names = LearnerState(learner).names_of(d4pg.AGENT.policy_variables(learner))
     assert names == [f"learner/policy_network/{i:03d}" for i in range(4)]
     learner._variables = [learner._policy_network.variables]
-    assert LearnerState(learner).names_of(policy_variables(learner)) == names
+    assert LearnerState(learner).names_of(dqn.AGENT.policy_variables(learner)) == names
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     workdir = tmp_path_factory.mktemp("run")
     run = Run(RunConfig(workdir=str(workdir), env="gym:Pendulum-v1"), CONFIG)
     spec = environments.environment_spec(run.config.env)
-    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    module = d4pg.AGENT.policy_module(d4pg.AGENT.make_networks(spec, CONFIG))
     arrays = {f"learner/p/{i}": v.numpy() for i, v in enumerate(module.variables)}
     facts = {
         "policy": list(arrays),
@@ -107,7 +107,7 @@ def test_an_environment_that_changed_is_one_sentence(
     from acme_quant import environments
 
     spec = environments.environment_spec("gym:Pendulum-v1")
-    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    module = d4pg.AGENT.policy_module(d4pg.AGENT.make_networks(spec, CONFIG))
     other = RunConfig(workdir=str(tmp_path), env="gym:MountainCarContinuous-v0")
     save(tmp_path, Run(other, CONFIG), module)
     assert evaluate.main(["evaluate", f"--workdir={tmp_path}"]) == 2
@@ -124,7 +124,7 @@ def test_a_run_of_ones_own_environment_is_found_from_another_folder(
         "import gymnasium\ndef make():\n    return gymnasium.make('Pendulum-v1')\n"
     )
     spec = environments.environment_spec("gym:Pendulum-v1")
-    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    module = d4pg.AGENT.policy_module(d4pg.AGENT.make_networks(spec, CONFIG))
     config = RunConfig(workdir=str(tmp_path / "run"), env="own_task:make")
     save(tmp_path / "run", Run(config, CONFIG), module, folder=str(tmp_path))
     code = "from acme_quant.launch import cli; cli.main()"
@@ -173,7 +173,7 @@ def test_a_video_without_opengl_fails_softly(
     from acme_quant import environments
 
     spec = environments.environment_spec(run.config.env)
-    module = d4pg.policy_module(d4pg.make_networks(spec, CONFIG))
+    module = d4pg.AGENT.policy_module(d4pg.AGENT.make_networks(spec, CONFIG))
     policy = quantize_policy(module, spec.observations)
     answer = video.record(run, policy, 0, tmp_path / "video.mp4")
     assert answer.startswith("no video: ") and "nonsense" in answer

@@ -10,9 +10,8 @@ from acme import core, specs
 from acme.testing import fakes
 from acme.utils import loggers
 
-from acme_quant import builder
 from acme_quant.acting import exploration, timing
-from acme_quant.agents import d4pg
+from acme_quant.agents import builder, d4pg
 from acme_quant.launch.nodes import acme_actor, evaluator
 
 ACT_S = 0.004
@@ -74,10 +73,10 @@ def test_acmes_d4pg_actors_have_the_sigmas_of_ours() -> None:
     )
     spec = specs.make_environment_spec(environment)
     config = d4pg.Config((8,), (8,), sigma=0.2, sigma_spread=0.5)
-    networks = d4pg.make_networks(spec, config)
+    networks = d4pg.AGENT.make_networks(spec, config)
     for index, sigma in enumerate((0.1, 0.3)):
-        ours = d4pg.exploration(spec, config, index, 2)
-        policy = d4pg.make_acme_policy(networks, spec, ours)
+        ours = d4pg.AGENT.exploration(spec, config, index, 2)
+        policy = d4pg.AGENT.make_acme_policy(networks, spec, ours)
         _, theirs = builder.split_exploration(policy)
         assert theirs.sigma == pytest.approx(sigma) == ours.sigma
 
@@ -90,5 +89,5 @@ def test_evaluator_acts_by_the_best_of_acmes_values() -> None:
 
     best = exploration.EpsilonGreedy(0.0)
     policies = evaluator.AcmePolicies(ValueActor(), None, best)
-    ((_, select_action),) = policies.select_actions()
-    assert select_action(None) == 1
+    ((_, act),) = policies.behaviours()
+    assert act(None) == 1

@@ -10,23 +10,54 @@ for that payload and run it in the engine. Everything else is handed through.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-
+from acme_quant import roles
 from acme_quant.acting.actor import QuantizedActor
-from acme_quant.acting.exploration import GaussianNoise
+from acme_quant.acting.exploration import Unchanged
 from acme_quant.publishing.client import QuantizedVariableClient
 from acme_quant.publishing.publisher import PolicyPublisher
 
 if TYPE_CHECKING:
     import reverb
     import sonnet as snt
+    import tensorflow as tf
     from acme import adders, core, specs
 
+    from acme_quant.policy.graph import Graph
     from acme_quant.policy.quantized_policy import QuantizedPolicy
 
-Exploration = Callable[[np.ndarray, np.random.Generator], np.ndarray]
+
+class AcmeBuilder(Protocol):
+    """What this library asks of an Acme builder, such as `D4PGBuilder`."""
+
+    def make_replay_tables(
+        self, environment_spec: specs.EnvironmentSpec
+    ) -> list[reverb.Table]:
+        """Returns the replay server's tables."""
+        ...
+
+    def make_dataset_iterator(
+        self, replay_client: reverb.Client
+    ) -> Iterator[reverb.ReplaySample]:
+        """Returns batches of the replay server's data."""
+        ...
+
+    def make_adder(self, replay_client: reverb.Client) -> adders.Adder:
+        """Returns an actor's adder."""
+        ...
+
+    def make_learner(self, *args: Any, **kwargs: Any) -> core.Learner:
+        """Returns the learner of networks and a dataset; each builder has its own."""
+        ...
+
+
+@runtime_checkable
+class ActorCriticNetworks(Protocol):
+    """Acme's networks of an agent with a policy of its own."""
+
+    observation_network: Callable[..., tf.Tensor]
+    policy_network: Callable[..., tf.Tensor]
 
 
 class QuantizedBuilder:
@@ -34,13 +65,13 @@ class QuantizedBuilder:
 
     def __init__(
         self,
-        builder: Any,
-        quantizer: Any = "int8",
+        builder: AcmeBuilder,
+        quantizer: str | roles.Quantizer = "int8",
         *,
         activations: str = "wide",
         publish_period: int = 100,
         update_period: int = 100,
-        exploration: Exploration | None = None,
+        exploration: roles.Exploration | None = None,
         policy_module: Callable[[Any], snt.Module] | None = None,
         adder_factory: Callable[[Any], adders.Adder] | None = None,
         seed: int | None = None,
@@ -143,7 +174,7 @@ class QuantizedBuilder:
         )
 
     def quantize(
-        self, module: snt.Module, observation_spec: Any, graph: Any = None
+        self, module: snt.Module, observation_spec: Any, graph: Graph | None = None
     ) -> QuantizedPolicy:
         """Returns a module's present policy in this builder's number format."""
         from acme_quant import lowering
@@ -211,7 +242,7 @@ def deterministic_policy(networks: Any) -> snt.Module:
 
     if isinstance(networks, Sequence):
         networks = networks[-1]
-    if hasattr(networks, "policy_network"):
+    if isinstance(networks, ActorCriticNetworks):
         parts = [networks.observation_network, networks.policy_network]
         return snt.Sequential(parts)
     if isinstance(networks, snt.Module):
@@ -222,32 +253,18 @@ def deterministic_policy(networks: Any) -> snt.Module:
     )
 
 
-def split_exploration(network: snt.Module) -> tuple[snt.Module, Exploration]:
+def split_exploration(network: snt.Module) -> tuple[snt.Module, roles.Exploration]:
     """Splits a behaviour network into its deterministic part and its exploration.
 
-    Knows what Acme's `D4PGNetworks.make_policy` puts on top: ClippedGaussian noise,
-    then ClipToSpec; and a last layer that names its own `exploration`, as our DQN's
-    EpsilonGreedyHead does. Any other network is taken as deterministic.
+    Asks the agents, who know how their own end. Any other is taken as deterministic.
     """
-    import sonnet as snt
-    from acme.tf import networks as acme_networks
+    from acme_quant import agents
 
-    layers = list(getattr(network, "_layers", ()))
-    if layers and hasattr(layers[-1], "exploration"):
-        return snt.Sequential(layers[:-1]), layers[-1].exploration
-    kinds = [type(layer) for layer in layers[-2:]]
-    if kinds != [acme_networks.ClippedGaussian, acme_networks.ClipToSpec]:
-        return network, _identity
-    noise, clip = layers[-2:]
-    # Acme keeps both to itself, but a network is all that a builder is handed.
-    sigma = float(np.max(noise._noise.stddev()))
-    low, high = np.asarray(clip._min), np.asarray(clip._max)
-    return snt.Sequential(layers[:-2]), GaussianNoise(sigma, low, high)
-
-
-def _identity(output: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    del rng
-    return output
+    for name in agents.AGENTS:
+        parts = agents.get(name).split_exploration(network)
+        if parts is not None:
+            return parts
+    return network, Unchanged()
 
 
 def _observation_spec(dataset: Iterator[Any]) -> Any:
