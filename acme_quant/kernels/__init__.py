@@ -24,7 +24,7 @@ except ImportError as error:
     raise ImportError(
         f"expected the compiled kernels beside {__file__}, got sources alone: work in "
         "another folder if acme_quant is installed, or compile the kernels here with "
-        f"'pip install -e .' ({error})."
+        "'pip install -e .'."
     ) from error
 from acme_quant.kernels._kernels import (
     ISAS,
