@@ -58,6 +58,7 @@ setuptools.setup(
         *(f"acme_quant.{name}" for name in setuptools.find_packages(include=OWN)),
     ],
     package_data={
+        "acme_quant": ["py.typed"],
         "acme_quant.agents.presets": ["*.flags"],
         # The texts that exported policies are made of.
         "acme_quant.export": ["*.c"],

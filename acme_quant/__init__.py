@@ -35,7 +35,22 @@ or an engine for anything but feed-forward policies on CPUs.
 from __future__ import annotations
 
 import importlib
-from typing import Any, List
+from typing import TYPE_CHECKING, Any, List
+
+if TYPE_CHECKING:
+    from acme_quant.acting.actor import QuantizedActor as QuantizedActor
+    from acme_quant.agents.builder import QuantizedBuilder as QuantizedBuilder
+    from acme_quant.lowering import quantize_policy as quantize_policy
+    from acme_quant.policy import QuantizedPolicy as QuantizedPolicy
+    from acme_quant.policy.graph import LoweringError as LoweringError
+    from acme_quant.policy.payload import PayloadError as PayloadError
+    from acme_quant.policy.quantizers import QUANTIZERS as QUANTIZERS
+    from acme_quant.policy.quantizers import NonFiniteWeights as NonFiniteWeights
+    from acme_quant.policy.rows import ObservationError as ObservationError
+    from acme_quant.publishing.client import (
+        QuantizedVariableClient as QuantizedVariableClient,
+    )
+    from acme_quant.publishing.publisher import PolicyPublisher as PolicyPublisher
 
 # Public name -> the module that holds it, imported at first use.
 _PUBLIC = {

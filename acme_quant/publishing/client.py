@@ -15,16 +15,13 @@ import threading
 import time
 from typing import Any, Dict, Tuple
 
-import numpy as np
-
 from acme_quant.peers import calls
 from acme_quant.policy import payload
 from acme_quant.policy.payload import Payload, PayloadError
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.policy.quantizers import Quantizer
 from acme_quant.policy.requantize import Requantizer
-from acme_quant.publishing import shared_memory
-from acme_quant.publishing.publisher import ARRAY, SHARED_MEMORY, UNCHANGED
+from acme_quant.publishing import answer, shared_memory
 
 FIRST_POLICY_TIMEOUT_S = 300.0
 FIRST_POLL_S = 0.02
@@ -251,7 +248,7 @@ class QuantizedVariableClient:
         for attempt in range(MAX_BLOCK_TRIES):
             last = attempt == MAX_BLOCK_TRIES - 1
             kind, body = self._question("" if last else self._host)
-            if kind != SHARED_MEMORY:
+            if kind != answer.SHARED_MEMORY:
                 return body
             try:
                 buffer = shared_memory.open_block(body)
@@ -269,16 +266,15 @@ class QuantizedVariableClient:
         """Asks "newer than what we have?"; returns the answer's kind and body."""
         received = self._received
         version = 0 if received is None else received.policy_version
-        answer = self._source.get_policy(version, host)
-        latest, learner_step, kind, body = _checked_answer(answer)
-        self._latest = (latest, learner_step)
+        came = answer.checked(self._source.get_policy(version, host))
+        self._latest = (came.version, came.learner_step)
         self._status["polls"] += 1
-        if kind == UNCHANGED:
+        if came.kind == answer.UNCHANGED:
             self._status["unchanged_polls"] += 1
-        elif kind == ARRAY:
+        elif came.kind == answer.ARRAY:
             self._status["array_pulls"] += 1
-            self._status["bytes_received"] += body.nbytes
-        return kind, body
+            self._status["bytes_received"] += came.body.nbytes
+        return came.kind, came.body
 
     def _load(self, buffer: Any) -> None:
         """Checks received bytes and leaves the policy they are in `_next`."""
@@ -302,20 +298,3 @@ class QuantizedVariableClient:
                 f"expected a policy of the quantizer, got {self._bad_in_a_row} "
                 f"unusable ones in a row, the last: {error}"
             ) from error
-
-
-def _checked_answer(answer: Any) -> Tuple[int, int, str, Any]:
-    """Returns `answer` if it is one of `PolicyPublisher.get_policy`.
-
-    Raises:
-      ValueError: It is not.
-    """
-    valid = isinstance(answer, (tuple, list)) and len(answer) == 4
-    valid = valid and type(answer[0]) is int and type(answer[1]) is int
-    valid = valid and answer[2] in (UNCHANGED, SHARED_MEMORY, ARRAY)
-    if not valid or (answer[2] == ARRAY and not isinstance(answer[3], np.ndarray)):
-        raise ValueError(
-            "expected an answer (version, learner step, kind, body) of the quantizer, "
-            f"got {str(answer)[:80]}."
-        )
-    return answer[0], answer[1], answer[2], answer[3]

@@ -13,7 +13,8 @@ import numpy as np
 from acme import core
 
 if TYPE_CHECKING:
-    from acme_quant.publishing.publisher import Answer, PolicyPublisher
+    from acme_quant.publishing.answer import Answer
+    from acme_quant.publishing.publisher import PolicyPublisher
 
 
 class ConsistentLearner(core.Learner):

@@ -25,18 +25,12 @@ from acme_quant.policy.graph import Graph
 from acme_quant.policy.payload import HEADER
 from acme_quant.policy.writer import PolicyWriter
 from acme_quant.publishing import shared_memory
-
-# What `get_policy` answers beside the version and the learner's step.
-UNCHANGED = "unchanged"
-SHARED_MEMORY = "shared_memory"
-ARRAY = "array"
+from acme_quant.publishing.answer import ARRAY, SHARED_MEMORY, UNCHANGED, Answer
 
 # A question for the learner's step costs it a fraction of a millisecond.
 MIN_POLL_S = 0.005
 MAX_POLL_S = 0.5
 RETRY_S = 1.0
-
-Answer = Tuple[int, int, str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -141,21 +135,18 @@ class PolicyPublisher:
           newer_than: The version the client runs, 0 for none.
           host: The client's `shared_memory.host_identity()`; empty to get an array.
 
-        Returns:
-          (version, learner step known, kind, body): kind 'unchanged' with None,
-          'shared_memory' with the name of a block, 'array' with uint8 [bytes].
         """
         current = self._current
         if current is None or current.version == newer_than:
             self._count(polls=1)
-            return newer_than, self._learner_step, UNCHANGED, None
+            return Answer(newer_than, self._learner_step, UNCHANGED, None)
         if current.block is not None and host == self._host:
             self._count(polls=1, shared_memory_pulls=1)
             body, kind = list(current.block.name), SHARED_MEMORY
         else:
             self._count(polls=1, array_pulls=1, bytes_served=current.content.nbytes)
             body, kind = current.content, ARRAY
-        return current.version, self._learner_step, kind, body
+        return Answer(current.version, self._learner_step, kind, body)
 
     def get_float32(self) -> Tuple[int, List[np.ndarray]]:
         """Returns what the newest policy was quantized from: for comparing the two.

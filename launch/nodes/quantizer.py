@@ -14,7 +14,8 @@ from acme_quant.launch.checkpoints.deposits import Drawer
 from acme_quant.launch.nodes import stopping
 from acme_quant.peers import loopback
 from acme_quant.policy.quantized_policy import QuantizedPolicy
-from acme_quant.publishing.publisher import Answer, PolicyPublisher
+from acme_quant.publishing.answer import Answer
+from acme_quant.publishing.publisher import PolicyPublisher
 from acme_quant.records.whole_records import note_loss
 
 MIN_LOG_S = 0.1

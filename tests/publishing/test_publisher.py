@@ -15,12 +15,8 @@ from publishing_parts import GRAPH, Learner, Remote, Running
 from acme_quant.peers import calls
 from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
 from acme_quant.publishing import publisher, shared_memory
-from acme_quant.publishing.publisher import (
-    ARRAY,
-    SHARED_MEMORY,
-    UNCHANGED,
-    PolicyPublisher,
-)
+from acme_quant.publishing.answer import ARRAY, SHARED_MEMORY, UNCHANGED
+from acme_quant.publishing.publisher import PolicyPublisher
 
 HOST = shared_memory.host_identity()
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from acme_quant.bench.policy.mlp import mlp_graph, mlp_variables
 from acme_quant.publishing import shared_memory
-from acme_quant.publishing.publisher import SHARED_MEMORY, PolicyPublisher
+from acme_quant.publishing.answer import SHARED_MEMORY
+from acme_quant.publishing.publisher import PolicyPublisher
 
 START_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 30.0
