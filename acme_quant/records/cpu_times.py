@@ -12,15 +12,20 @@ import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-ROLES = ("actor", "learner", "quantizer", "replay", "evaluator", "services", "other")
+# Whose is no node's: the launcher's own process, and the machine's other programs.
+SERVICES, OTHER = "services", "other"
 # The kernel tells the boot time, and with it a process's start, in whole seconds.
 _CLOCK_SLACK_S = 2.0
 
 
-def role_of(node: str) -> str:
-    """Returns the role of a node: its name without a number, or `services`."""
-    role = re.sub(r"_\d+$", "", node)
-    return role if role in ROLES else "services"
+def role_of(node: str, roles: Mapping[str, str]) -> str:
+    """Returns the role of a node, numbered or not; SERVICES if it is in no list."""
+    return roles.get(re.sub(r"_\d+$", "", node), SERVICES)
+
+
+def all_roles(roles: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns every role once, in the order of the list and OTHER last."""
+    return (*dict.fromkeys((*roles.values(), SERVICES)), OTHER)
 
 
 class CpuTimes:
@@ -32,18 +37,19 @@ class CpuTimes:
     last sample.
     """
 
-    def __init__(self) -> None:
-        """Notes the machine's CPU time so far."""
+    def __init__(self, roles: Mapping[str, str]) -> None:
+        """Notes the machine's CPU time so far; `roles` is {node: role}."""
+        self._roles = roles
         self._used: dict[tuple[str, int], _Used] = {}
         self._began = time.time()
         self._busy_before = _machine_busy_s()
         self._busy = 0.0
-        self._note({os.getpid(): "services"}, _processes())
+        self._note({os.getpid(): SERVICES}, _processes())
 
     def sample(self, pids: Mapping[str, int]) -> None:
         """Reads the CPU time of the processes {node: pid}, and of this one."""
-        roles = {pid: role_of(node) for node, pid in pids.items()}
-        self._note({os.getpid(): "services", **roles}, _processes())
+        roles = {pid: role_of(node, self._roles) for node, pid in pids.items()}
+        self._note({os.getpid(): SERVICES, **roles}, _processes())
         self._busy = _machine_busy_s() - self._busy_before
 
     def _note(self, roles: Mapping[int, str], processes: _Processes) -> None:
@@ -70,11 +76,11 @@ class CpuTimes:
         return {role: s / total for role, s in seconds.items()} if total else {}
 
     def _by_role(self) -> dict[str, float]:
-        seconds = dict.fromkeys(ROLES, 0.0)
+        seconds = dict.fromkeys(all_roles(self._roles), 0.0)
         for (role, _), used in self._used.items():
             seconds[role] += used.seconds
         # The kernel's tick counts the machine coarser than the processes.
-        seconds["other"] += max(0.0, self._busy - sum(seconds.values()))
+        seconds[OTHER] += max(0.0, self._busy - sum(seconds.values()))
         return seconds
 
 

@@ -30,7 +30,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from acme_quant.records.cpu_times import ROLES, CpuTimes
+from acme_quant.records.cpu_times import CpuTimes, all_roles
 from acme_quant.records.csv_rows import read_rows
 from acme_quant.records.whole_records import WholeRecords
 
@@ -38,14 +38,14 @@ DEFAULT_COUNTRY = "USA"
 FIELDS = (
     *("wall_s", "metered_s", "cpu_s", "kwh", "kwh_cpu", "kwh_gpu", "kwh_ram", "kg_co2"),
     *("country", "method", "missing", "final"),
-    *(f"kwh_{role}" for role in ROLES),
-)
+)  # and `kwh_ROLE` for each role
 # CPU times are read often enough that a node which dies takes little with it.
 SAMPLE_S = 1.0
 FLUSH_S = 20.0
 # An unreadable file system or a hanging driver must not keep a run from ending.
 STOP_TIMEOUT_S = 10.0
 NEVER_METERED = "mainboard, disks, network, cooling and supply losses"
+
 
 Pids = Callable[[], Mapping[str, int]]
 
@@ -91,6 +91,7 @@ class EnergyMeter:
         *,
         started: float | None = None,
         flush_s: float = FLUSH_S,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
         """Prepares a meter; nothing is read or written before `start`.
 
@@ -99,7 +100,10 @@ class EnergyMeter:
           country_iso_code: three letters, the country whose electricity is used.
           started: time.time() of the run's launch, the zero of column `wall_s`.
           flush_s: seconds between two rows.
+          roles: {node: role that its energy is counted under}; others are services.
         """
+        self._roles = roles or {}
+        self._fields = (*FIELDS, *(f"kwh_{role}" for role in all_roles(self._roles)))
         self._path = pathlib.Path(path)
         self._rows = WholeRecords(self._path)
         self._country = country_iso_code
@@ -136,7 +140,7 @@ class EnergyMeter:
     def _run(self, pids: Pids) -> None:
         try:
             self._open()
-            source, cpu_times = _Codecarbon(self._country), CpuTimes()
+            source, cpu_times = _Codecarbon(self._country), CpuTimes(self._roles)
             # What the nodes used while codecarbon was imported is not metered.
             cpu_times.sample(pids())
             next_flush_s = time.monotonic()
@@ -157,16 +161,16 @@ class EnergyMeter:
     def _open(self) -> None:
         """Reads the totals of an earlier session, or writes the head of a new file."""
         rows = read_rows(self._path)
-        if rows and tuple(rows[0]) != FIELDS:
+        if rows and tuple(rows[0]) != self._fields:
             self._path.replace(self._path.with_suffix(".old.csv"))
             rows = []
-        for name in FIELDS if rows else ():
+        for name in self._fields if rows else ():
             if name.startswith("k") or name in ("metered_s", "cpu_s"):
                 self._earlier[name] = float(rows[-1][name] or 0.0)
         self._earlier_unknown = bool(rows) and not rows[-1]["kwh"]
         if not rows:
             self._path.unlink(missing_ok=True)
-            self._append(FIELDS)
+            self._append(self._fields)
 
     def _flush(
         self, reading: _Reading, cpu_times: CpuTimes, final: bool = False
@@ -185,10 +189,9 @@ class EnergyMeter:
             "cpu_s": cpu_times.total(),
             **{f"kwh_{part}": value for part, value in reading.parts.items()},
         }
-        for role in ROLES:
-            share = shares.get(role, 0.0)
-            known = reading.kwh is not None and shares
-            now[f"kwh_{role}"] = reading.kwh * share if known else None
+        known = reading.kwh is not None and shares
+        for role in all_roles(self._roles):
+            now[f"kwh_{role}"] = reading.kwh * shares[role] if known else None
         total = {
             name: None if value is None else value + self._earlier.get(name, 0.0)
             for name, value in now.items()
@@ -196,7 +199,7 @@ class EnergyMeter:
         missing = reading.missing
         if self._earlier_unknown:
             missing += ("an earlier session of this run",)
-        by_role = {role: total[f"kwh_{role}"] or 0.0 for role in ROLES}
+        by_role = {role: total[f"kwh_{role}"] or 0.0 for role in all_roles(self._roles)}
         whole = sum(by_role.values())
         return Energy(
             kwh=total["kwh"],
@@ -225,7 +228,7 @@ class EnergyMeter:
         if energy.kwh is not None and energy.shares:
             for role, share in energy.shares.items():
                 row[f"kwh_{role}"] = _cell(energy.kwh * share)
-        self._append([row.get(name, "") for name in FIELDS])
+        self._append([row.get(name, "") for name in self._fields])
 
     def _append(self, cells: Sequence[Any]) -> None:
         line = io.StringIO()

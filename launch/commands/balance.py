@@ -141,7 +141,7 @@ def _check(plan: Plan) -> int:
     """Refuses what `train` would refuse; returns the batch size."""
     for actors in plan.actors:
         given = plan.arguments(plan.formats[0], actors)
-        run, _ = checks.parse(["train", *given, "--workdir=x"])
+        run = checks.parse(["train", *given, "--workdir=x"])
         checks.check(run)
     if (plan.workdir / BALANCE_FILE).exists():
         raise UsageError(

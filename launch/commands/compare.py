@@ -20,7 +20,7 @@ from absl import flags
 
 from acme_quant.launch.commands import child
 from acme_quant.launch.settings import arguments, checks, machine
-from acme_quant.launch.settings.config import RunConfig, UsageError
+from acme_quant.launch.settings.config import PROCESSES, RunConfig, UsageError
 from acme_quant.policy import quantizers
 from acme_quant.settings import refusals
 from acme_quant.settings.declaration import setting
@@ -154,8 +154,8 @@ def _baseline(values: flags.FlagValues) -> list[str]:
 
 def _checked(arm: list[str]) -> list[str]:
     """Returns the flags of an arm if `train` takes them."""
-    run, _ = checks.parse(["train", *arm, "--workdir=x"])
-    if not run.config.num_actors:
+    run = checks.parse(["train", *arm, "--workdir=x"])
+    if run.layout != PROCESSES:
         raise UsageError(
             "expected --num_actors of at least 1, got 0: processes are compared."
         )
@@ -204,7 +204,7 @@ def _describe(
 
 def _title(comparison: Comparison) -> str:
     arm = next(iter(comparison.arms.values()))
-    config = checks.parse(["train", *arm, "--workdir=x"])[0].config
+    config = checks.parse(["train", *arm, "--workdir=x"]).config
     return f"{config.agent} on {config.env}"
 
 

@@ -40,12 +40,13 @@ def main(argv: Sequence[str]) -> int:
 def _train(argv: Sequence[str], now: float) -> int:
     """Runs what the flags ask for, in a folder that is this run's alone."""
     try:
-        run, launch_type = checks.parse(argv)
+        run = checks.parse(argv)
     except checks.HelpRequested as text:
         print(text)
         return 0
     spec, graph = checks.prepare(run)
     from acme_quant.launch.checkpoints import resume
+    from acme_quant.launch.nodes.context import Context
     from acme_quant.launch.running import lifecycle, lock
     from acme_quant.launch.settings import memory, outlook
 
@@ -70,7 +71,8 @@ def _train(argv: Sequence[str], now: float) -> int:
         )
         return 0
     _write_config(run, argv)
-    return lifecycle.launch(run, launch_type, spec, graph, now - run.start.wall_s)
+    context = Context(run, now - run.start.wall_s, spec, graph)
+    return lifecycle.launch(context)
 
 
 def _write_config(run: Run, argv: Sequence[str]) -> None:

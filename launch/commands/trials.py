@@ -37,7 +37,7 @@ def _run(flags: list[str]) -> Any:
     from acme_quant.launch.settings import checks, config
 
     try:
-        return checks.parse(["acme-quant doctor", *flags])[0]
+        return checks.parse(["acme-quant doctor", *flags])
     except config.UsageError as error:
         print(error, file=sys.stderr)
         raise SystemExit(2) from None

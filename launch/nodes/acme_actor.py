@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import acme
+import reverb
+import tensorflow as tf
 from acme import core
 from acme.agents.tf import actors
 from acme.tf import variable_utils
-from acme.utils import loggers
+from acme.utils import counting, loggers
 
 from acme_quant.acting.timing import (
     ADDER,
@@ -23,10 +25,41 @@ from acme_quant.acting.timing import (
     UPDATE,
     StageClock,
 )
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.evaluator import AcmePolicies
+from acme_quant.launch.nodes.life import Life
 from acme_quant.launch.settings.config import Run
 
 
-def make(
+def make_loop(
+    context: Context, life: Life, environment: Any, logger: loggers.Logger
+) -> Loop:
+    """Returns the loop of one actor; arguments as of `engine_actor.make_loop`."""
+    run = context.run
+    # TensorFlow's generator cannot go on where another process left it.
+    tf.random.set_seed(run.node_seed(f"noise_{context.index} of {life.seed_name}"))
+    builder = run.agent.make_acme_builder(run.agent_config)
+    adder = builder.make_adder(reverb.Client(context.replay))
+    exploration = run.agent.exploration(
+        context.spec, run.agent_config, context.index, run.config.num_actors
+    )
+    if hasattr(exploration, "set_state"):
+        exploration.set_state({"steps": life.steps_before})
+    actor = make_actor(run, context.spec, context.policies, adder, exploration)
+    counter = counting.Counter(
+        context.counter, "actor", time_delta=context.count_every_s
+    )
+    return Loop(environment, actor, counter, logger)
+
+
+def make_policies(context: Context) -> AcmePolicies:
+    """Returns what the evaluator evaluates: the learner's policy in Acme's actor."""
+    run = context.run
+    actor = make_actor(run, context.spec, context.policies, None)
+    return AcmePolicies(actor, context.policies, run.agent.greedy(context.spec))
+
+
+def make_actor(
     run: Run, spec: Any, learner: Any, adder: Any, exploration: Any = None
 ) -> actors.FeedForwardActor:
     """Returns the actor of Acme's TensorFlow agents.

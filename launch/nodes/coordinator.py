@@ -8,7 +8,12 @@ from typing import Any
 
 import launchpad as lp
 
-from acme_quant.peers import loopback
+from acme_quant.launch.nodes.context import Context
+
+
+def make(context: Context) -> Coordinator:
+    """Returns the node that knows when the steps are done."""
+    return Coordinator(context.counter, context.run.config.max_actor_steps)
 
 
 class Coordinator:
@@ -30,11 +35,6 @@ class Coordinator:
         """Returns the counts of all nodes and whether the steps are done."""
         done = self._counts.get("actor_steps", 0) >= self._max_actor_steps
         return {"counts": dict(self._counts), "done": done, "time": time.time()}
-
-    def set_courier_server(self, server: Any) -> None:
-        """Serves the launcher, and exposes nothing but what it calls."""
-        server.Unbind("run")
-        loopback.start(server)
 
     def run(self) -> None:
         """Polls the counter until the program ends."""

@@ -8,15 +8,17 @@ puts counts and deposits into each checkpoint.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import launchpad as lp
 from acme.utils import counting
 
-from acme_quant.peers import loopback
+from acme_quant.launch.nodes.context import Context
 
-# What acme.utils.counting.Counter has beside what its peers call.
-PRIVATE = ("restore", "run", "save")
+
+def make(context: Context) -> RunCounter:
+    """Returns the counter that all others count into, from where the run starts."""
+    start = context.run.start
+    return RunCounter(start.counts, start.deposits)
 
 
 class RunCounter(counting.Counter):
@@ -37,12 +39,6 @@ class RunCounter(counting.Counter):
     def get_deposits(self) -> dict[str, str]:
         """Returns what every node left last."""
         return dict(self._deposits)
-
-    def set_courier_server(self, server: Any) -> None:
-        """Serves peers, and exposes nothing but what they call."""
-        for method in PRIVATE:
-            server.Unbind(method)
-        loopback.start(server)
 
     def run(self) -> None:
         """Counts until the program ends."""

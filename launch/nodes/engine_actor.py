@@ -1,110 +1,83 @@
-"""The actor's node: an environment, a policy, an adder, and nothing of TensorFlow."""
+"""Our actor: the quantized policy on the C engine, and nothing of TensorFlow."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from acme_quant.launch.checkpoints.deposits import Drawer
-from acme_quant.launch.nodes import step_timeout, stopping
-from acme_quant.launch.settings.config import Run
-from acme_quant.peers import calls, loopback
+from acme.utils import loggers
 
-# What a process that ends because its environment hangs gives the counter to answer.
-GIVE_UP_S = 1.0
+from acme_quant.acting import actor, environment_loop
+from acme_quant.acting.async_counter import AsyncCounter
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.evaluator import EnginePolicies
+from acme_quant.launch.nodes.life import Life
+from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
+from acme_quant.publishing.client import QuantizedVariableClient
+from acme_quant.replay.client import ReplayClient
 
 
-class Life:
-    """What an actor's process inherits from the one before, and leaves to the next.
+def make_loop(
+    context: Context, life: Life, environment: Any, logger: loggers.Logger
+) -> environment_loop.EnvironmentLoop | environment_loop.VectorEnvironmentLoop:
+    """Returns the loop of one actor.
 
-    The exploration goes on where it was, in its random numbers and its schedule; an
-    environment's random numbers cannot be taken along, so each process seeds it
-    differently.
-
-    Attributes:
-      steps_before: environment steps of this actor in earlier processes.
+    Args:
+      context: of the actor's node.
+      life: goes on where the process before this one was.
+      environment: one, or a vector of `envs_per_actor`.
+      logger: gets a row an episode.
     """
-
-    def __init__(self, counter: Any, name: str) -> None:
-        """Takes what the last process of this actor left with the RunCounter."""
-        self._drawer = Drawer(counter, name)
-        before = self._drawer.take()
-        self._starts = before.get("starts", 0) + 1
-        self.steps_before = before.get("steps", 0)
-        self._exploration = before.get("random")
-        self._environment: step_timeout.WatchedEnvironment | None = None
-        self._actor: Any = None
-        self._counter = calls.bounded(counter, GIVE_UP_S)
-        # Of the first process: the node's name alone.
-        self.seed_name = name if self._starts == 1 else f"{name} start {self._starts}"
-
-    def watch(self, environment: Any, run: Run) -> step_timeout.WatchedEnvironment:
-        """Returns an environment, or a vector of them, whose steps are timed."""
-        vector = hasattr(environment, "num_envs")
-        watch = (
-            step_timeout.WatchedVectorEnvironment
-            if vector
-            else step_timeout.WatchedEnvironment
-        )
-        self._environment = watch(environment, run.config.step_timeout_s, self._give_up)
-        return self._environment
-
-    def adopt(self, actor: Any) -> None:
-        """Has `actor` explore on from what was left, and leaves its own state."""
-        self._actor = actor
-        if self._exploration is not None:
-            actor.set_exploration_states(self._exploration)
-
-    def close(self) -> None:
-        """Closes the environment, in the thread that stepped it."""
-        if self._environment is not None:
-            self._environment.close()
-
-    def leave(self) -> None:
-        """Leaves the present state with the counter."""
-        steps = self._environment.steps if self._environment else 0
-        state = {"starts": self._starts, "steps": self.steps_before + steps}
-        if self._actor is not None:
-            state["random"] = self._actor.exploration_states()
-        self._drawer.put(state)
-
-    def _give_up(self, reason: str) -> None:
-        """Counts the episode that hangs as failed, and ends this process."""
-        try:
-            self._counter.increment(actor_failed_episodes=1)
-        finally:
-            step_timeout.leave(reason)
+    run, config = context.run, context.run.config
+    count = config.envs_per_actor
+    client = make_client(context)
+    # Noise is spread over all environments of all actors.
+    first, of = context.index * count, config.num_actors * count
+    explorations = [
+        run.agent.exploration(context.spec, run.agent_config, first + i, of)
+        for i in range(count)
+    ]
+    replay = ReplayClient(context.replay)
+    adders = run.agent.make_adders(replay, run.agent_config, count)
+    seed = run.node_seed(f"noise_{context.index}")
+    if count > 1:
+        acts = actor.QuantizedVectorActor(client, explorations, adders, seed=seed)
+        make = environment_loop.VectorEnvironmentLoop
+    else:
+        acts = actor.QuantizedActor(client, explorations[0], adders[0], seed=seed)
+        make = environment_loop.EnvironmentLoop
+    life.adopt(acts)
+    counter = AsyncCounter(context.counter, "actor", context.count_every_s)
+    return make(environment, acts, counter, logger)
 
 
-class ActorNode:
-    """Runs an environment loop until the program ends."""
+def make_policies(context: Context) -> EnginePolicies:
+    """Returns what the evaluator evaluates: the payload that the actors run."""
+    run = context.run
+    float32 = _float32_source(context) if run.config.evaluate_float32 else None
+    greedy = run.agent.greedy(context.spec)
+    return EnginePolicies(make_client(context), greedy, float32)
 
-    LEAVE_EVERY_S = 2.0
 
-    def __init__(self, loop: Any, close: Callable[[], None], life: Life) -> None:
-        """Runs `loop.run(stop_event)`, leaves `life`, calls `close()` at the end."""
-        self._loop = loop
-        self._close = close
-        self._life = life
+def make_client(context: Context) -> QuantizedVariableClient:
+    """Returns a variable client that already holds a first policy."""
+    config = context.run.config
+    client = QuantizedVariableClient(
+        context.policies,
+        config.update_period,
+        quantizer=config.quantizer if config.communication else None,
+        activations=config.activations,
+        wait=context.waits,
+    )
+    client.update_and_wait()
+    return client
 
-    def set_courier_server(self, server: Any) -> None:
-        """Serves nobody: no peer calls an actor."""
-        server.Unbind("run")
-        loopback.start(server)
 
-    def run(self) -> None:
-        """Acts until the program ends."""
-        stopping.serve_until_stopped(self._act, self._leave, close=self._close)
+def _float32_source(context: Context) -> Callable[[], QuantizedPolicy]:
+    """Returns a function of the float32 policy behind the last publication."""
 
-    def _act(self, stop: threading.Event) -> None:
-        try:
-            self._loop.run(stop=stop)
-            self._life.leave()
-        finally:
-            self._life.close()
+    def make() -> QuantizedPolicy:
+        step, variables = context.policies.get_float32()
+        return quantize_graph(context.graph, variables, "float32", learner_step=step)
 
-    def _leave(self, stop: threading.Event) -> None:
-        self._life.leave()
-        while not stop.wait(self.LEAVE_EVERY_S):
-            self._life.leave()
+    return make

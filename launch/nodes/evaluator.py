@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import threading
 import time
@@ -10,16 +11,34 @@ from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
+from acme.utils import counting
 
 from acme_quant import roles
 from acme_quant.acting.behaviour import Behaviour, FixedPolicy
 from acme_quant.acting.environment_loop import MAX_FAILURES_IN_A_ROW
 from acme_quant.environments import EpisodeFailed
-from acme_quant.launch.checkpoints.deposits import Drawer
+from acme_quant.launch.checkpoints.deposits import EVALUATOR, Drawer
 from acme_quant.launch.nodes import step_timeout, stopping
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.environment import make_environment
 from acme_quant.launch.nodes.loggers import make_logger
+from acme_quant.launch.settings.actors import ACTORS
 from acme_quant.launch.settings.config import Run
-from acme_quant.peers import loopback
+
+
+def make(context: Context) -> EvaluatorNode:
+    """Returns the evaluator of the actors' policy."""
+    run, counter = context.run, context.counter
+    environment = make_environment(run, context.name)
+    kind = importlib.import_module(ACTORS[run.config.actor].module)
+    return EvaluatorNode(
+        run,
+        environment,
+        kind.make_policies(context),
+        counting.Counter(counter, "evaluator", time_delta=context.count_every_s),
+        Drawer(counter, EVALUATOR),
+        context.started,
+    )
 
 
 class Episode(NamedTuple):
@@ -134,16 +153,10 @@ class EvaluatorNode:
         )
         self._policies = policies
         self._counter = counter
-        self._logger = make_logger(run.workdir, "evaluator", "learner_steps", started)
+        self._logger = make_logger(run.workdir, EVALUATOR, "learner_steps", started)
         self._drawer = drawer
         self._evaluated = run.start.learner_steps
         self._due = self._next(self._evaluated)
-
-    def set_courier_server(self, server: Any) -> None:
-        """Serves nobody: no peer calls an evaluator."""
-        for method in ("close", "evaluate_if_due", "evaluate_last", "run"):
-            server.Unbind(method)
-        loopback.start(server)
 
     def run(self) -> None:
         """Evaluates until the program ends."""

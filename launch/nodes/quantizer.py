@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import pathlib
 import threading
-from typing import Any
 
 import numpy as np
 from acme.utils import loggers
 
-from acme_quant.launch.checkpoints.deposits import Drawer
+from acme_quant.launch.checkpoints.deposits import QUANTIZER, Drawer
 from acme_quant.launch.nodes import stopping
-from acme_quant.peers import loopback
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.publishing.answer import Answer
+from acme_quant.publishing.learner import ConsistentLearner, PublishingLearner
 from acme_quant.publishing.publisher import PolicyPublisher
 from acme_quant.records.whole_records import note_loss
 
@@ -22,12 +23,47 @@ MIN_LOG_S = 0.1
 POLICY_FILE = "policy.aq"
 
 
+def make(context: Context) -> QuantizerNode:
+    """Returns the node that quantizes the learner's policy."""
+    publisher = make_publisher(context, context.learner)
+    drawer = Drawer(context.counter, QUANTIZER)
+    return QuantizerNode(publisher, make_publication(context, publisher, drawer))
+
+
+def make_publisher(context: Context, learner: ConsistentLearner) -> PolicyPublisher:
+    """Returns the publisher of what `learner` learns."""
+    run, config = context.run, context.run.config
+    return PolicyPublisher(
+        context.graph,
+        learner,
+        config.quantizer,
+        activations=config.activations,
+        communication=config.communication or None,
+        publish_period=config.publish_period,
+        publish_period_s=config.publish_period_s or None,
+        first_version=run.start.policy_version + 1,
+        max_bad_policies=config.max_bad_policies,
+        stop=context.stop,
+    )
+
+
+def make_publication(
+    context: Context,
+    publisher: PolicyPublisher | PublishingLearner,
+    drawer: Drawer | None = None,
+) -> Publication:
+    """Returns the trace of a publisher, or of a learner that publishes by itself."""
+    run = context.run
+    logger = make_logger(run.workdir, QUANTIZER, "learner_step", context.started)
+    return Publication(publisher, logger, run.workdir, run.config.log_every_s, drawer)
+
+
 class Publication:
     """A publisher's trace in the run's folder: its log, its last policy as a file."""
 
     def __init__(
         self,
-        publisher: Any,
+        publisher: PolicyPublisher | PublishingLearner,
         logger: loggers.Logger,
         workdir: pathlib.Path,
         log_every_s: float,
@@ -96,11 +132,6 @@ class QuantizerNode:
     def get_float32(self) -> tuple[int, list[np.ndarray]]:
         """See `PolicyPublisher.get_float32`."""
         return self._publisher.get_float32()
-
-    def set_courier_server(self, server: Any) -> None:
-        """Serves peers, and exposes nothing but what they call."""
-        server.Unbind("run")
-        loopback.start(server)
 
     def run(self) -> None:
         """Publishes until the program ends."""

@@ -21,10 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from acme_quant.acting import timing
+from acme_quant.launch.nodes import ENERGY_ROLES
 from acme_quant.launch.reports import page
 from acme_quant.launch.reports.findings import Findings, Level
 from acme_quant.launch.reports.runs import Run
-from acme_quant.records import cpu_times
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
@@ -33,7 +33,13 @@ OKABE_ITO = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, BLACK)
 _KNOWN = {"float32": BLUE, "int8": VERMILLION, "acme": BLACK, "float16": GREEN}
 _LINES = ("-", "--", "-.", ":")
 _STAGE_COLOURS = (GREEN, VERMILLION, YELLOW, SKY, PURPLE, "#BBBBBB", "#666666")
-_ROLE_COLOURS = (VERMILLION, BLUE, ORANGE, GREEN, SKY, PURPLE, "#BBBBBB")
+_ROLE_COLOURS = (
+    *itertools.islice(
+        itertools.cycle((VERMILLION, BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW)),
+        len(ENERGY_ROLES) - 1,
+    ),
+    "#BBBBBB",  # Other programs.
+)
 _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -293,7 +299,7 @@ def energy_by_role(found: Findings) -> Figure | None:
         arm: {role: 1000 * kwh for role, kwh in cell.kwh_by_role.items()}
         for arm, cell in found.by_arm.items()
     }
-    figure = stacked(bars, cpu_times.ROLES, _ROLE_COLOURS, "Wh")
+    figure = stacked(bars, ENERGY_ROLES, _ROLE_COLOURS, "Wh")
     if figure is not None:
         axes = figure.axes[0]
         axes.set_xlabel("energy of a whole run (Wh), divided by CPU time")

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from acme_quant.launch.nodes import ENERGY_ROLES
 from acme_quant.launch.reports.runs import Run
-from acme_quant.records import cpu_times
 
 # The first part of a run holds start-up and compilation.
 SKIPPED = 0.25
@@ -208,7 +208,7 @@ def _cores(run: Run) -> dict[str, float]:
     seconds = run.energy.last("metered_s")
     if not whole or not cpu_s or not seconds:
         return {}
-    return {r: kwh.get(r, 0.0) / whole * cpu_s / seconds for r in cpu_times.ROLES}
+    return {r: kwh.get(r, 0.0) / whole * cpu_s / seconds for r in ENERGY_ROLES}
 
 
 def _watts(run: Run) -> float | None:

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from acme_quant.acting import timing
-from acme_quant.records import cpu_times, csv_rows
+from acme_quant.launch.nodes import ENERGY_ROLES
+from acme_quant.launch.settings.actors import ACTORS
+from acme_quant.records import csv_rows
 
 ENERGY_FILE = "energy.csv"
 
@@ -141,7 +143,7 @@ class Run:
 
     def kwh_by_role(self) -> dict[str, float]:
         """Returns role -> kilowatt hours of the whole run."""
-        found = {role: self.energy.last(f"kwh_{role}") for role in cpu_times.ROLES}
+        found = {role: self.energy.last(f"kwh_{role}") for role in ENERGY_ROLES}
         return {role: kwh for role, kwh in found.items() if kwh is not None}
 
 
@@ -160,7 +162,7 @@ def read(folder: pathlib.Path, arm: str, seed: int) -> Run:
     )
     learner = reader.csv("csv/learner.csv", ("wall_s", "learner_steps"))
     method, missing = _energy_words(folder / ENERGY_FILE)
-    own_actor = config.get("actor") != "acme"
+    own_actor = ACTORS[config.get("actor", "engine")].payload
     run = Run(
         arm=arm,
         seed=seed,

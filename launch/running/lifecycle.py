@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent import futures
 from types import FrameType
-from typing import Any, Union
 
-import launchpad as lp
-
-from acme_quant.launch.nodes import program as programs
-from acme_quant.launch.running import one_process, progress, summary, temporary
-from acme_quant.launch.running.processes import STOP_S, Supervisor
+from acme_quant.launch import nodes
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.running import layout as layouts
+from acme_quant.launch.running import progress, summary, temporary
+from acme_quant.launch.running.layout import Layout
 from acme_quant.launch.settings.config import Run
 from acme_quant.records import csv_rows, energy
 from acme_quant.records.say import say
@@ -30,41 +28,6 @@ class Interrupted(Exception):
         """Keeps the shell's exit code of signal `number`."""
         super().__init__(signal.Signals(number).name)
         self.code = 128 + number
-
-
-class Threads:
-    """A program in this one process, for debugging; the interface of Supervisor."""
-
-    def __init__(self, program: lp.Program) -> None:
-        """Starts a thread for each node."""
-        self._manager = lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING)
-
-    def pids(self) -> dict[str, int]:
-        """Returns nothing: the nodes have no processes of their own."""
-        return {}
-
-    def check(self) -> None:
-        """Raises the error of a node that failed."""
-        self._manager.check_for_thread_worker_exception()
-
-    def stop(
-        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
-    ) -> None:
-        """Asks all nodes to end and waits a while; threads cannot be killed."""
-        del then, drop
-        self._manager.stop_event().set()
-        wait = threading.Thread(
-            target=self._manager.wait, kwargs={"raise_error": False}, daemon=True
-        )
-        wait.start()
-        wait.join(STOP_S)
-
-    def kill(self) -> None:
-        """Leaves at once."""
-        temporary.leave(1)
-
-
-Nodes = Union[Supervisor, Threads, one_process.SingleProcess]
 
 
 class Watch:
@@ -83,7 +46,7 @@ class Watch:
         self._run = run
         self._ask = ask
         self._started = started
-        self._answer: Any = None
+        self._answer: futures.Future | None = None
         self._progress = progress.Progress(start_steps=run.start.actor_steps)
         self._ended: float | None = None
         self.counts: dict[str, float] = {}
@@ -130,36 +93,26 @@ class Watch:
         self._progress.close()
 
 
-def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) -> int:
+def launch(context: Context) -> int:
     """Runs a checked request to its end and prints the summary.
 
     Returns:
       The command's exit code.
     """
+    run, started = context.run, context.started
     say(f"acme-quant: files in {run.workdir.resolve()}")
     summary.listen_for_losses()
-    own_processes = run.config.num_actors > 0 and launch_type == "local_mp"
-    program = None
-    if run.config.num_actors:
-        program = programs.make_program(run, spec, graph, started)
-    if program is None:
-        nodes = one_process.SingleProcess(run, spec, graph, started)
-    elif own_processes:
-        logs = run.workdir / "logs"
-        restarts = run.config.max_actor_restarts
-        if run.config.actor_failures == "stop":
-            restarts = 0
-        nodes = Supervisor(program.program, program.resources(), logs, restarts)
-    else:
-        nodes = Threads(program.program)
+    layout = layouts.start(context)
     # After the nodes: their processes are not forked while a thread imports.
     meter = energy.EnergyMeter(
-        run.workdir / "energy.csv", run.config.country_iso_code, started=started
+        run.workdir / "energy.csv",
+        run.config.country_iso_code,
+        started=started,
+        roles=nodes.ROLES,
     )
-    meter.start(nodes.pids)
-    ask = nodes.ask if program is None else _asking(program.coordinator)
-    watch = Watch(run, ask, started)
-    code = _see_to_its_end(nodes, watch)
+    meter.start(layout.pids)
+    watch = Watch(run, layout.ask, started)
+    code = _see_to_its_end(layout, watch)
     result = summary.write(run, watch.status(), watch.speed(), meter.stop(), code)
     say(summary.line(result))
     # Threads blocked in C++ would keep the interpreter from leaving, and a signal while
@@ -167,30 +120,24 @@ def launch(run: Run, launch_type: str, spec: Any, graph: Any, started: float) ->
     temporary.leave(result["exit_code"])
 
 
-def _asking(coordinator: Any) -> Callable[[], futures.Future]:
-    """Returns a function that asks the coordinator and does not wait."""
-    client = coordinator.dereference()
-    return lambda: client.futures.get_status()
-
-
-def _see_to_its_end(nodes: Nodes, watch: Watch) -> int:
+def _see_to_its_end(layout: Layout, watch: Watch) -> int:
     """Watches until the steps are done, a node fails or a signal comes."""
     code, reason = 0, ""
-    signals = _Signals(nodes)
+    signals = _Signals(layout)
     try:
         signals.listen()
         while not watch.poll():
-            nodes.check()
+            layout.check()
             time.sleep(POLL_S)
         signals.ending = True
     except Interrupted as interrupted:
         code, reason = interrupted.code, f"ended by {interrupted}"
-    except Exception as error:  # A thread of local_mt raises whatever it likes.
+    except Exception as error:  # A node in this process raises whatever it likes.
         code, reason = 1, str(error)
     signals.ending = True
     watch.close()
     # A last evaluation is worth waiting for when the run has reached its steps only.
-    nodes.stop(then=programs.LATER, drop=("evaluator",) if reason else ())
+    layout.stop(early=bool(reason))
     if reason:
         say(f"acme-quant train: {reason}", sys.stderr)
     return code
@@ -203,9 +150,9 @@ class _Signals:
       ending: whether the run is ending already, for whatever reason.
     """
 
-    def __init__(self, nodes: Nodes) -> None:
-        """Listens to nothing yet; `nodes` are killed when there is no time."""
-        self._nodes = nodes
+    def __init__(self, layout: Layout) -> None:
+        """Listens to nothing yet; the nodes are killed when there is no time."""
+        self._layout = layout
         self.ending = False
 
     def listen(self) -> None:
@@ -216,7 +163,7 @@ class _Signals:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self.ending:
-            self._nodes.kill()
+            self._layout.kill()
             temporary.leave(128 + number)
         self.ending = True
         raise Interrupted(number)

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 import traceback
-from collections.abc import Sequence
 from concurrent import futures
-from typing import Any
 
-from acme_quant.launch.nodes import makers
+from acme_quant.launch.nodes import counter
+from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.running import one_thread
-from acme_quant.launch.settings.config import Run
 from acme_quant.records.whole_records import WholeRecords
 
 STOP_S = 20.0
 
 
-class SingleProcess:
-    """Such a run in a thread of this process, to the launcher what a Supervisor is."""
+class OneThread:
+    """A run whose nodes take turns, in one thread beside the launcher's own."""
 
-    def __init__(self, run: Run, spec: Any, graph: Any, started: float) -> None:
-        """Starts the run.
-
-        Args:
-          run: the run's configuration.
-          spec: acme.specs.EnvironmentSpec of its environment.
-          graph: the lowered policy.
-          started: time.time() at launch.
-        """
-        self._counter = makers.make_counter(run)
-        self._log = run.workdir / "logs" / "run.log"
+    def __init__(self, context: Context) -> None:
+        """Starts the run."""
+        self._counter = counter.make(context)
+        context = dataclasses.replace(
+            context, counter=self._counter, count_every_s=-1.0, waits=True
+        )
+        self._log = context.run.workdir / "logs" / "run.log"
         self._stop = threading.Event()
         self._done = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, args=(run, spec, graph, started), daemon=True, name="run"
+            target=self._run, args=(context,), daemon=True, name="run"
         )
         self._thread.start()
 
@@ -58,20 +53,18 @@ class SingleProcess:
         answer.set_result({"counts": counts, "done": self._done, "time": time.time()})
         return answer
 
-    def stop(
-        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
-    ) -> None:
+    def stop(self, early: bool = False) -> None:
         """Ends the run after the step that is under way, and waits a bounded time."""
-        del then, drop
+        del early
         self._stop.set()
         self._thread.join(STOP_S)
 
     def kill(self) -> None:
         """Does nothing: the launcher's process ends, and the run with it."""
 
-    def _run(self, run: Run, spec: Any, graph: Any, started: float) -> None:
+    def _run(self, context: Context) -> None:
         try:
-            one_thread.make(run, spec, graph, self._counter, started).run(self._stop)
+            one_thread.make(context).run(self._stop)
             self._done = not self._stop.is_set()
         except BaseException as error:
             # First: nothing that is written below may keep the launcher waiting.

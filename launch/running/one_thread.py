@@ -11,23 +11,32 @@ is when rows are logged and checkpoints saved, which changes nothing of the run.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import dm_env
+import tensorflow as tf
 from acme import core, types
 
 from acme_quant.acting import actor, environment_loop
 from acme_quant.acting.async_counter import AsyncCounter
 from acme_quant.acting.timing import WAITING, StageClock
-from acme_quant.launch.nodes import makers, stopping
-from acme_quant.launch.nodes.engine_actor import Life
+from acme_quant.launch.nodes import evaluator as evaluators
+from acme_quant.launch.nodes import learner as learners
+from acme_quant.launch.nodes import stopping
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.engine_actor import make_client
+from acme_quant.launch.nodes.environment import make_environment
 from acme_quant.launch.nodes.evaluator import EvaluatorNode
 from acme_quant.launch.nodes.learner import LearnerNode
+from acme_quant.launch.nodes.life import Life
 from acme_quant.launch.nodes.loggers import make_logger
+from acme_quant.launch.nodes.replay import make_tables
 from acme_quant.launch.settings.config import Run
+from acme_quant.publishing.learner import SequentialLearner
 from acme_quant.replay import local
+from acme_quant.replay.local_batches import LocalBuilder
 
 NODE = "actor_0"
 
@@ -131,57 +140,56 @@ class Training:
         self._learner.close()
 
 
-def make(run: Run, spec: Any, graph: Any, counter: Any, started: float) -> Training:
-    """Returns a run that is ready to start.
+def make(context: Context) -> Training:
+    """Returns a run that is ready to start; its `context` has no peers but a counter.
 
     Args:
-      run: the run's configuration.
-      spec: acme.specs.EnvironmentSpec of its environment.
-      graph: the lowered policy.
-      counter: the run's RunCounter.
-      started: time.time() at launch.
+      context: of the run.
     """
-    import tensorflow as tf
-
     # Sums over several threads then keep their order.
     tf.config.experimental.enable_op_determinism()
-    (table,) = makers.make_tables(run, spec)
-    replay = local.LocalReplay(table, run.node_seed("replay"))
-    learner = makers.make_learner(run, spec, graph, replay, counter, started)
+    run = context.run
+    (table,) = make_tables(context)
+    table = local.LocalReplay(table, run.node_seed("replay"))
+    context = dataclasses.replace(context, replay=table)
+    learner = _make_learner(dataclasses.replace(context, name="learner"))
+    context = dataclasses.replace(context, policies=learner)
     evaluator = None
     if run.config.evaluate_every:
-        evaluator = makers.make_evaluator(run, spec, graph, learner, counter, started)
-    life = Life(counter, NODE)
-    training = Training(run, replay, learner, evaluator, life)
-    _make_loop(run, spec, training, learner, replay, life, counter, started)
+        named = dataclasses.replace(context, name="evaluator")
+        evaluator = evaluators.make(named)
+    life = Life(context.counter, NODE)
+    training = Training(run, context.replay, learner, evaluator, life)
+    _make_loop(context, training, life)
     return training
 
 
-def _make_loop(
-    run: Run,
-    spec: Any,
-    training: Training,
-    learner: LearnerNode,
-    replay: local.LocalReplay,
-    life: Life,
-    counter: Any,
-    started: float,
-) -> None:
+def _make_learner(context: Context) -> LearnerNode:
+    """Returns a learner that draws each batch when it takes it."""
+    run = context.run
+    acme_builder = run.agent.make_acme_builder(run.agent_config)
+    builder = LocalBuilder(acme_builder, run.agent_config.batch_size)
+    return learners.make_of(context, builder, context.replay, SequentialLearner)
+
+
+def _make_loop(context: Context, training: Training, life: Life) -> None:
     """Gives `training` its loop, whose actor lets the others learn."""
-    config = run.config
-    logger = make_logger(run.workdir, NODE, "actor_steps", started, config.log_every_s)
+    run = context.run
+    logger = make_logger(
+        run.workdir, NODE, "actor_steps", context.started, run.config.log_every_s
+    )
     quantized = actor.QuantizedActor(
-        makers.make_client(run, learner),
-        run.agent.exploration(spec, run.agent_config, 0, 1),
-        adder=run.agent.make_adders(replay, run.agent_config)[0],
+        make_client(context),
+        run.agent.exploration(context.spec, run.agent_config, 0, 1),
+        adder=run.agent.make_adders(context.replay, run.agent_config)[0],
         seed=run.node_seed("noise_0"),
     )
     life.adopt(quantized)
     training.close_loop = logger.close
     training.loop = environment_loop.EnvironmentLoop(
-        life.watch(makers.make_environment(run, life.seed_name), run),
+        life.watch(make_environment(run, life.seed_name), run),
         LearningActor(quantized, training.learn),
-        AsyncCounter(counter, "actor", makers.counter_period_s(run)),
+        AsyncCounter(context.counter, "actor", context.count_every_s),
         logger,
         count_period_s=0.0,
     )

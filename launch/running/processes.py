@@ -14,12 +14,17 @@ import pathlib
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from concurrent import futures
 
 import launchpad as lp
 from launchpad.launch.run_locally import run_locally
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
+from acme_quant.launch import nodes
+from acme_quant.launch.nodes import Node
+from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.program import make_program
 from acme_quant.launch.running.restarts import Restarts
 from acme_quant.records.say import say
 from acme_quant.records.tail import last_line
@@ -27,9 +32,6 @@ from acme_quant.records.whole_records import WholeRecords
 
 STOP_S = 12.0
 GROUP_S = 2.0
-ACTOR = "actor"
-# Those that step environments, which may hang or crash.
-RESTARTED = (ACTOR, "evaluator")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -46,6 +48,11 @@ class Worker:
     command: run_locally.CommandToLaunch
     process: subprocess.Popen
     restart_at: float | None = None
+
+    @property
+    def node(self) -> Node:
+        """Its entry in the list of nodes."""
+        return nodes.kind_of(self.name)
 
     @property
     def exit_code(self) -> int | None:
@@ -72,36 +79,30 @@ class NodeFailed(RuntimeError):
         self.worker = worker
 
 
-class Supervisor:
+class Processes:
     """The processes of one run.
 
     Every process leads a session of its own, so that Ctrl-C reaches the launcher
     alone, and dies with the launcher, however that ends.
     """
 
-    def __init__(
-        self,
-        program: lp.Program,
-        resources: Mapping[str, PythonProcess],
-        log_dir: pathlib.Path,
-        actor_restarts: int = 0,
-    ) -> None:
-        """Starts one process a node; its output goes to `log_dir/NAME.log`.
-
-        Args:
-          program: the program.
-          resources: settings of each group's processes.
-          log_dir: where the logs are.
-          actor_restarts: how often one actor is started again, see `Restarts`.
-        """
+    def __init__(self, context: Context) -> None:
+        """Starts one process a node; its output goes to the run's logs/NAME.log."""
+        run = context.run
+        log_dir = run.workdir / "logs"
         log_dir.mkdir(parents=True, exist_ok=True)
-        names = _names(program)
-        commands = _commands(program, resources)
-        self._restarts = Restarts(actor_restarts)
+        made = make_program(context)
+        names = _names(made.program)
+        commands = _commands(made.program, made.resources())
+        restarts = run.config.max_actor_restarts
+        self._restarts = Restarts(
+            0 if run.config.actor_failures == "stop" else restarts
+        )
         self._log = WholeRecords(log_dir / "launcher.log")
         self._workers = [
             _start(name, command, log_dir) for name, command in zip(names, commands)
         ]
+        self._coordinator = made.coordinator.dereference()
 
     def pids(self) -> dict[str, int]:
         """Returns {node name: process id} of the nodes that run."""
@@ -130,7 +131,7 @@ class Supervisor:
         Raises:
           NodeFailed: if there is none.
         """
-        if not worker.name.startswith(RESTARTED):
+        if not worker.node.may_restart:
             raise NodeFailed(worker)
         pause_s = self._restarts.after_death(worker.name)
         if pause_s is None:
@@ -140,34 +141,35 @@ class Supervisor:
 
     def _report(self, sentence: str) -> None:
         """Tells the console and `launcher.log`, with the number of live actors."""
-        actors = [w for w in self._workers if w.name.startswith(ACTOR)]
+        actors = [w for w in self._workers if w.node.numbered]
         live = sum(worker.exit_code is None for worker in actors)
         line = f"acme-quant: {sentence}; {live} of {len(actors)} actors live"
         say(line)
         self._log.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n".encode())
 
-    def stop(
-        self, then: Sequence[Sequence[str]] = (), drop: Sequence[str] = ()
-    ) -> None:
-        """Asks the nodes to end, each group of `then` after those before it.
+    def ask(self) -> futures.Future:
+        """Returns the coordinator's status, answered some time later."""
+        return self._coordinator.futures.get_status()
+
+    def stop(self, early: bool = False) -> None:
+        """Asks the nodes to end, those of one turn after those of the turns before.
+
+        Whatever runs STOP_S seconds after the first request is killed; a turn that
+        hangs leaves GROUP_S seconds to each of those after it.
 
         Args:
-          then: groups of node names; nodes in none of them end first.
-          drop: names of nodes that end before: they have nothing to save, and get
-            GROUP_S seconds to close what they hold.
-
-        Whatever runs STOP_S seconds after the first request is killed; a group that
-        hangs leaves GROUP_S seconds to each of those after it.
+          early: nodes that have nothing to save end before, and get GROUP_S seconds to
+            close what they hold.
         """
         began = time.monotonic()
         deadline = began + STOP_S
-        # Time to close an environment, and no more.
-        _end([w for w in self._workers if w.name in drop], began + GROUP_S)
-        later = {name for group in then for name in group}
-        first = [w.name for w in self._workers if w.name not in later]
-        for index, group in enumerate((first, *then)):
-            reserved_s = GROUP_S * (len(then) - index)
-            _end([w for w in self._workers if w.name in group], deadline - reserved_s)
+        if early:  # Time to close an environment, and no more.
+            _end([w for w in self._workers if w.node.may_drop], began + GROUP_S)
+        turns = sorted({worker.node.ends for worker in self._workers})
+        for turn in turns:
+            reserved_s = GROUP_S * (len(turns) - 1 - turns.index(turn))
+            group = [w for w in self._workers if w.node.ends == turn]
+            _end(group, deadline - reserved_s)
 
     def kill(self) -> None:
         """Kills all nodes at once."""
@@ -180,9 +182,9 @@ class Supervisor:
 def _names(program: lp.Program) -> list[str]:
     """Returns one name a process: the group, numbered where a group has several."""
     names = []
-    for label, nodes in program.groups.items():
-        one = len(nodes) == 1
-        names += [label if one else f"{label}_{i}" for i in range(len(nodes))]
+    for label, group in program.groups.items():
+        one = len(group) == 1
+        names += [label if one else f"{label}_{i}" for i in range(len(group))]
     return names
 
 

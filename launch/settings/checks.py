@@ -12,11 +12,13 @@ from typing import Any
 
 from acme_quant.launch.settings import arguments, spec_child
 from acme_quant.launch.settings import config as run_config
+from acme_quant.launch.settings.actors import ACTORS
 from acme_quant.launch.settings.config import Run, UsageError
 from acme_quant.policy import quantizers
 from acme_quant.settings.declaration import setting
 
 HelpRequested = arguments.HelpRequested
+NODES_IN = {"local_mp": run_config.PROCESSES, "local_mt": run_config.THREADS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Launch:
     lp_launch_type: str = setting(
         "local_mp",
         "local_mp: a process for each node; local_mt: all in one, for debugging.",
-        choices=("local_mp", "local_mt"),
+        choices=tuple(NODES_IN),
         serves="processes",
     )
 
 
-def parse(argv: Sequence[str]) -> tuple[Run, str]:
-    """Returns the run that the command line describes, and how to launch it.
+def parse(argv: Sequence[str]) -> Run:
+    """Returns the run that the command line describes.
 
     Args:
       argv: program name and flags.
@@ -49,7 +51,7 @@ def parse(argv: Sequence[str]) -> tuple[Run, str]:
         config = dataclasses.replace(run.config, workdir=absolute)
         run = dataclasses.replace(run, config=config)
     arguments.refuse_settings(launch, run.absent)
-    return run, launch.lp_launch_type
+    return dataclasses.replace(run, nodes_in=NODES_IN[launch.lp_launch_type])
 
 
 def prepare(run: Run) -> tuple[Any, Any]:
@@ -63,12 +65,13 @@ def prepare(run: Run) -> tuple[Any, Any]:
       UsageError: with one sentence on the first thing that cannot be run.
     """
     check_settings(run)
+    payload = ACTORS[run.config.actor].payload
     with spec_child.SpecChild(run.config.env, run.environment_options) as child:
-        if run.config.actor == "engine":
+        if payload:
             _import_lowering()  # Takes as long as the other process.
         spec = _checked(run, child.spec)
         check_workdir(run.workdir)
-        return spec, lower(run, spec) if run.config.actor == "engine" else None
+        return spec, lower(run, spec) if payload else None
 
 
 def check(run: Run) -> Any:

@@ -19,10 +19,15 @@ from absl import flags
 
 from acme_quant import agents
 from acme_quant.agents.agent import Agent
+from acme_quant.launch.settings.actors import ACTORS
 from acme_quant.policy import quantizers
 from acme_quant.records import energy
 from acme_quant.settings import flags as setting_flags
 from acme_quant.settings.declaration import setting
+
+# How a run is laid out: a process for each node, a thread for each node, or all in one
+# thread, whose turns are fixed.
+PROCESSES, THREADS, ONE_THREAD = "processes", "threads", "one_thread"
 
 
 class UsageError(ValueError):
@@ -79,7 +84,7 @@ class RunConfig:
     actor: str = setting(
         "engine",
         "Actor: engine (ours) or acme (Acme's own, on the learner).",
-        choices=("engine", "acme"),
+        choices=tuple(ACTORS),
         serves="processes",
     )
     num_actors: int = setting(
@@ -226,11 +231,19 @@ class Start:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A run's whole configuration: the run's own settings and the agent's."""
+    """A run's whole configuration: the run's own settings and the agent's.
+
+    Attributes:
+      config: the run's own settings.
+      agent_config: the agent's.
+      start: where it starts.
+      nodes_in: PROCESSES or THREADS, for runs that have actors beside the rest.
+    """
 
     config: RunConfig
     agent_config: Any
     start: Start = Start()
+    nodes_in: str = PROCESSES
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Run:
@@ -253,17 +266,23 @@ class Run:
         return agents.get(self.config.agent)
 
     @property
+    def layout(self) -> str:
+        """PROCESSES, THREADS or ONE_THREAD: chosen here, and asked for everywhere."""
+        return self.nodes_in if self.config.num_actors else ONE_THREAD
+
+    @property
     def absent(self) -> dict[str, str]:
         """Whom settings may serve and this run does not have -> what says so."""
         found = {}
-        if self.config.num_actors == 0:
+        if self.layout == ONE_THREAD:
             one = "--num_actors=0, whose learner, replay and actor are one process"
             found |= dict.fromkeys(("processes", "vectors", "restarts"), one)
             found["clock"] = "--num_actors=0, where nothing goes by the clock"
-        if self.config.actor == "acme":
-            acme = "--actor=acme, whose actors take the learner's own variables"
-            found["engine"] = acme
-            found["vectors"] = "--actor=acme, whose actors step one environment each"
+        kind, flag = ACTORS[self.config.actor], f"--actor={self.config.actor}"
+        if not kind.payload:
+            found["engine"] = f"{flag}, whose actors take the learner's own variables"
+        if not kind.several_environments:
+            found["vectors"] = f"{flag}, whose actors step one environment each"
         if self.config.actor_failures == "stop":
             found["restarts"] = "--actor_failures=stop, which restarts nobody"
         return found

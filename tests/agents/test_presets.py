@@ -36,21 +36,21 @@ def test_every_task_of_the_paper_and_pong_has_both_sizes() -> None:
 
 @pytest.mark.parametrize("name", presets.names())
 def test_every_preset_is_a_run_that_can_be_prepared(name: str) -> None:
-    run, _ = checks.parse(["train", *presets.flags(name), "--workdir=unused"])
+    run = checks.parse(["train", *presets.flags(name), "--workdir=unused"])
     assert run.config.agent == name.split("_")[0]
     checks.check(run)
 
 
 @pytest.mark.parametrize("name", presets.names())
 def test_absl_reads_a_preset_as_a_flagfile(name: str) -> None:
-    read, _ = checks.parse(["train", f"--flagfile={presets.path(name)}"])
-    given, _ = checks.parse(["train", *presets.flags(name)])
+    read = checks.parse(["train", f"--flagfile={presets.path(name)}"])
+    given = checks.parse(["train", *presets.flags(name)])
     assert read == given
 
 
 @pytest.mark.parametrize("name", sorted(PAPER_TASKS))
 def test_the_papers_presets_hold_the_papers_values(name: str) -> None:
-    run, _ = checks.parse(["train", *presets.flags(name)])
+    run = checks.parse(["train", *presets.flags(name)])
     for key, value in {**PAPER, **PAPER_OF[run.config.agent]}.items():
         assert getattr(run.agent_config, key) == value, key
     assert run.config.num_actors == 4

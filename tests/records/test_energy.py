@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from acme_quant.launch.nodes import ROLES
 from acme_quant.records import cpu_times, csv_rows, energy
 
 
@@ -39,7 +40,7 @@ class FakeSource:
 
 
 def run_meter(path: pathlib.Path, seconds: float = 0.0) -> energy.Energy:
-    meter = energy.EnergyMeter(path, flush_s=0.05)
+    meter = energy.EnergyMeter(path, flush_s=0.05, roles=ROLES)
     meter.start(lambda: {"learner": os.getpid()})
     time.sleep(seconds)
     return meter.stop()
@@ -66,7 +67,7 @@ def test_last_row_is_the_total_and_marked_final(
 def test_roles_sum_to_the_whole(fake: None, tmp_path: pathlib.Path) -> None:
     total = run_meter(tmp_path / "energy.csv", 0.2)
     row = csv_rows.read_rows(tmp_path / "energy.csv")[-1]
-    by_role = [float(row[f"kwh_{role}"]) for role in cpu_times.ROLES]
+    by_role = [float(row[f"kwh_{role}"]) for role in cpu_times.all_roles(ROLES)]
     assert sum(by_role) == pytest.approx(total.kwh, rel=1e-6)
     assert sum(total.shares.values()) == pytest.approx(1.0)
 
@@ -130,11 +131,11 @@ def test_meter_not_started_is_unknown(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_role_is_the_name_without_its_number(node: str, role: str) -> None:
-    assert cpu_times.role_of(node) == role
+    assert cpu_times.role_of(node, ROLES) == role
 
 
 def test_cpu_time_of_an_ended_process_is_kept() -> None:
-    times = cpu_times.CpuTimes()
+    times = cpu_times.CpuTimes(ROLES)
     burn = "import time\nwhile time.process_time() < 0.3: pass\nprint(1, flush=True)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", burn + "input()"],
@@ -152,7 +153,7 @@ def test_cpu_time_of_an_ended_process_is_kept() -> None:
 
 
 def test_process_older_than_the_meter_is_counted_from_then_on() -> None:
-    times = cpu_times.CpuTimes()
+    times = cpu_times.CpuTimes(ROLES)
     times.sample({"learner": 1})
     assert times._used["learner", 1].seconds == 0.0
 
@@ -194,7 +195,7 @@ def test_codecarbon_is_silent_and_leaves_no_trace(
     assert total.kwh is None or total.kwh > 0
     assert not logging.getLogger("codecarbon").propagate
     with (folder / "energy.csv").open() as file:
-        assert next(csv.reader(file)) == list(energy.FIELDS)
+        assert next(csv.reader(file)) == [*energy.FIELDS, "kwh_services", "kwh_other"]
 
 
 def test_unknown_country_leaves_carbon_unknown(tmp_path: pathlib.Path) -> None:

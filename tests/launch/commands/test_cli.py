@@ -17,7 +17,7 @@ PROGRAM = "acme-quant train"
 def refusal(workdir: pathlib.Path, *arguments: str) -> str:
     """Returns the one sentence with which a request is refused."""
     with pytest.raises(UsageError) as error:
-        run, _ = checks.parse([PROGRAM, f"--workdir={workdir}", *arguments])
+        run = checks.parse([PROGRAM, f"--workdir={workdir}", *arguments])
         checks.prepare(run)
     text = str(error.value)
     assert "\n" not in text
@@ -142,7 +142,7 @@ def test_two_ways_to_time_publications_are_refused(tmp_path: pathlib.Path) -> No
 
 def test_missing_workdir_is_refused() -> None:
     with pytest.raises(UsageError, match="workdir"):
-        run, _ = checks.parse([PROGRAM])
+        run = checks.parse([PROGRAM])
         checks.prepare(run)
 
 
@@ -187,7 +187,7 @@ def test_help_lists_flags_of_run_and_agents(
 def test_flagfile_gives_flags(tmp_path: pathlib.Path) -> None:
     flagfile = tmp_path / "flags.txt"
     flagfile.write_text("--num_actors=3\n--sigma=0.2\n# a comment\n")
-    run, _ = checks.parse([PROGRAM, f"--flagfile={flagfile}"])
+    run = checks.parse([PROGRAM, f"--flagfile={flagfile}"])
     assert run.config.num_actors == 3
     assert run.agent_config.sigma == 0.2
 
@@ -195,15 +195,15 @@ def test_flagfile_gives_flags(tmp_path: pathlib.Path) -> None:
 def test_resolved_configuration_is_json_of_all_settings(tmp_path: pathlib.Path) -> None:
     import json
 
-    run, _ = checks.parse([PROGRAM, f"--workdir={tmp_path}", "--policy_layers=8,9"])
+    run = checks.parse([PROGRAM, f"--workdir={tmp_path}", "--policy_layers=8,9"])
     settings = json.loads(run.to_json())
     assert settings["policy_layers"] == [8, 9]
     assert settings["quantizer"] == "int8"
 
 
 def test_nodes_get_different_seeds(tmp_path: pathlib.Path) -> None:
-    run, _ = checks.parse([PROGRAM, "--seed=3"])
-    other, _ = checks.parse([PROGRAM, "--seed=4"])
+    run = checks.parse([PROGRAM, "--seed=3"])
+    other = checks.parse([PROGRAM, "--seed=4"])
     names = ("learner", "actor_0", "actor_1", "evaluator")
     assert len({run.node_seed(name) for name in names}) == len(names)
     assert run.node_seed("learner") != other.node_seed("learner")

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.program import make_program
 from acme_quant.launch.settings import checks
 
 
 def groups(*flags: str, graph: Any = "a lowered policy") -> dict[str, list[Any]]:
     """Returns the nodes of a program by group."""
-    run, _ = checks.parse(["train", "--workdir=unused", *flags])
-    program = make_program(run, spec=None, graph=graph, started=0.0)
+    run = checks.parse(["train", "--workdir=unused", *flags])
+    program = make_program(Context(run, started=0.0, graph=graph))
     return dict(program.program.groups)
 
 

@@ -97,7 +97,7 @@ def test_the_process_imports_neither_tensorflow_nor_launchpad() -> None:
 
 
 def test_a_folder_named_on_the_command_line_is_meant_from_the_start() -> None:
-    run, _ = checks.parse(["train", "--workdir=some/run"])
+    run = checks.parse(["train", "--workdir=some/run"])
     assert run.workdir == pathlib.Path("some/run").absolute()
 
 

@@ -11,7 +11,7 @@ import pytest
 from launchpad.launch.run_locally import run_locally
 
 from acme_quant.launch.running import processes
-from acme_quant.launch.running.processes import NodeFailed, Supervisor, Worker
+from acme_quant.launch.running.processes import NodeFailed, Processes, Worker
 from acme_quant.launch.running.restarts import Restarts
 from acme_quant.records.whole_records import WholeRecords
 
@@ -38,9 +38,9 @@ def worker(name: str, code: str, folder: pathlib.Path) -> Worker:
     return Worker(name, log, command, processes._spawn(command, log))
 
 
-def supervise(folder: pathlib.Path, restarts: int, **codes: str) -> Supervisor:
+def supervise(folder: pathlib.Path, restarts: int, **codes: str) -> Processes:
     """Returns a supervisor of these processes, ready for signals."""
-    made = Supervisor.__new__(Supervisor)
+    made = Processes.__new__(Processes)
     made._workers = [worker(name, code, folder) for name, code in codes.items()]
     made._restarts = Restarts(restarts)
     made._log = WholeRecords(folder / "launcher.log")
@@ -58,7 +58,7 @@ def ended(folder: pathlib.Path, name: str) -> float:
 
 def test_groups_end_one_after_another(tmp_path: pathlib.Path) -> None:
     nodes = supervise(tmp_path, 0, replay=SAVES, learner=SAVES, actor_0=SAVES)
-    nodes.stop(then=(("learner",), ("replay",)))
+    nodes.stop()
     times = [ended(tmp_path, name) for name in ("actor_0", "learner", "replay")]
     assert times == sorted(times)
 
@@ -69,7 +69,7 @@ def test_a_node_that_hangs_leaves_the_next_its_time(
     monkeypatch.setattr(processes, "STOP_S", 3.0)
     nodes = supervise(tmp_path, 0, actor_0=DEAF, learner=SAVES)
     began = time.monotonic()
-    nodes.stop(then=(("learner",),))
+    nodes.stop()
     assert 0.9 < time.monotonic() - began < 3.0
     assert ended(tmp_path, "learner")
 
@@ -86,7 +86,7 @@ def test_a_stopped_node_ends_too(tmp_path: pathlib.Path) -> None:
 def test_a_dropped_node_is_not_waited_for(tmp_path: pathlib.Path) -> None:
     nodes = supervise(tmp_path, 0, evaluator=DEAF, learner=SAVES)
     began = time.monotonic()
-    nodes.stop(then=(("evaluator",), ("learner",)), drop=("evaluator",))
+    nodes.stop(early=True)
     assert time.monotonic() - began < 3.0
     assert ended(tmp_path, "learner")
 
