@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from acme_quant.peers import calls, loopback
+from acme_quant.peers import calls
 from acme_quant.policy import quantizers
 from acme_quant.policy.graph import Graph
 from acme_quant.policy.payload import HEADER
@@ -165,12 +165,6 @@ class PolicyPublisher:
         status["learner_step"] = current.learner_step if current else 0
         status["fetch_failures"] = self._silence.failures
         return status
-
-    def set_courier_server(self, server: Any) -> None:
-        """Serves peers, and exposes nothing but what they call."""
-        for method in ("poll", "publish_last", "run"):
-            server.Unbind(method)
-        loopback.start(server)
 
     def run(self) -> None:
         """Publishes until `stop` is set.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from acme_quant import environments
@@ -11,12 +12,17 @@ from acme_quant.launch.settings.config import Run
 if TYPE_CHECKING:
     import dm_env
 
+# Nodes that are threads of one process import an environment's library at once, and the
+# second would see half of modules that import each other.
+_MAKING = threading.Lock()
+
 
 def make_environment(run: Run, node: str) -> dm_env.Environment:
     """Returns the environment of one node."""
-    return environments.make_environment(
-        run.config.env, seed=run.node_seed(node), **run.environment_options
-    )
+    with _MAKING:
+        return environments.make_environment(
+            run.config.env, seed=run.node_seed(node), **run.environment_options
+        )
 
 
 def make_environments(
@@ -25,9 +31,10 @@ def make_environments(
     """Returns what an actor steps: one environment, or a vector of them."""
     if run.config.envs_per_actor == 1:
         return make_environment(run, node)
-    return vector.make_vector_environment(
-        run.config.env,
-        run.config.envs_per_actor,
-        seed=run.node_seed(node),
-        **run.environment_options,
-    )
+    with _MAKING:
+        return vector.make_vector_environment(
+            run.config.env,
+            run.config.envs_per_actor,
+            seed=run.node_seed(node),
+            **run.environment_options,
+        )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import threading
 from concurrent import futures
 
 import launchpad as lp
 
+from acme_quant.launch.nodes import nodes_of
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.program import make_program
 from acme_quant.launch.running import temporary
+from acme_quant.launch.settings.actors import ACTORS
 
 STOP_S = 12.0
 
@@ -18,7 +22,11 @@ class Threads:
     """The threads of one run."""
 
     def __init__(self, context: Context) -> None:
-        """Starts a thread for each node."""
+        """Starts a thread for each node; all that they import is imported before."""
+        config = context.run.config
+        for node in nodes_of(config):
+            pkgutil.resolve_name(node.make)
+        importlib.import_module(ACTORS[config.actor].module)
         made = make_program(context)
         self._manager = lp.launch(made.program, lp.LaunchType.LOCAL_MULTI_THREADING)
         self._coordinator = made.coordinator.dereference()

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from publishing_parts import GRAPH, Learner, Remote, Running
 
-from acme_quant.peers import calls
+from acme_quant.launch import nodes
+from acme_quant.peers import calls, serving
 from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
 from acme_quant.publishing import publisher, shared_memory
 from acme_quant.publishing.answer import ARRAY, SHARED_MEMORY, UNCHANGED
@@ -276,10 +277,8 @@ def test_communication_precision_is_what_travels() -> None:
 
 def test_peers_reach_what_they_must_call_and_nothing_else() -> None:
     courier = pytest.importorskip("courier")
-    utils = pytest.importorskip("launchpad.nodes.courier.courier_utils")
     node = PolicyPublisher(GRAPH, Learner(), "int8")
-    server = utils.make_courier_server(node, port=None)
-    node.set_courier_server(server)
+    server = serving.serve(node, nodes.kind_of("quantizer").serves)
     client = courier.Client(server.address, call_timeout=5)
     try:
         exposed = ["get_float32", "get_policy", "get_status"]

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 
+import launchpad as lp
 import pytest
 from launchpad.launch.run_locally import run_locally
 
@@ -120,7 +121,7 @@ def test_a_dead_actor_is_started_again_and_its_last_words_are_told(
 
 def test_a_dropped_node_gets_to_close_what_it_holds(tmp_path: pathlib.Path) -> None:
     nodes = supervise(tmp_path, 0, evaluator=SAVES)
-    nodes.stop(then=(("evaluator",),), drop=("evaluator",))
+    nodes.stop(early=True)
     assert ended(tmp_path, "evaluator")
 
 
@@ -133,3 +134,15 @@ def test_an_evaluator_whose_environment_hangs_is_started_again(
     assert nodes._workers[0].restart_at is not None
     said = capsys.readouterr().out
     assert "EnvironmentHangs" in said and "it is started again" in said
+
+
+def test_launchpad_hands_over_its_commands_and_starts_nothing() -> None:
+    # Fails when Launchpad renames the function that is replaced meanwhile.
+    program = lp.Program("test")
+    with program.group("nodes"):
+        program.add_node(lp.PyNode(print, "started"))
+    start = run_locally.run_commands_locally
+    (command,) = processes._commands(program, {})
+    assert command.command_as_list[0] == sys.executable
+    assert dict(command.env_overrides) == {}
+    assert run_locally.run_commands_locally is start

@@ -21,7 +21,7 @@ ARGV = ["acme-quant train", "--preset=dqn_cartpole_small", "--seed=7", "--workdi
 
 
 def make_run(workdir: pathlib.Path) -> Run:
-    return checks.parse([*ARGV[:-1], f"--workdir={workdir}"])[0]
+    return checks.parse([*ARGV[:-1], f"--workdir={workdir}"])
 
 
 def test_config_json_keeps_the_command_preset_versions_and_host(
