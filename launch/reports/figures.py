@@ -34,10 +34,7 @@ _KNOWN = {"float32": BLUE, "int8": VERMILLION, "acme": BLACK, "float16": GREEN}
 _LINES = ("-", "--", "-.", ":")
 _STAGE_COLOURS = (GREEN, VERMILLION, YELLOW, SKY, PURPLE, "#BBBBBB", "#666666")
 _ROLE_COLOURS = (
-    *itertools.islice(
-        itertools.cycle((VERMILLION, BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW)),
-        len(ENERGY_ROLES) - 1,
-    ),
+    *(VERMILLION, BLUE, ORANGE, GREEN, SKY, PURPLE, YELLOW)[: len(ENERGY_ROLES) - 1],
     "#BBBBBB",  # Other programs.
 )
 _STYLE = {
