@@ -278,10 +278,11 @@ class Run:
             one = "--num_actors=0, whose learner, replay and actor are one process"
             found |= dict.fromkeys(("processes", "vectors", "restarts"), one)
             found["clock"] = "--num_actors=0, where nothing goes by the clock"
-        kind, flag = ACTORS[self.config.actor], f"--actor={self.config.actor}"
-        if not kind.payload:
+        # An unknown kind is refused by its own setting.
+        kind, flag = ACTORS.get(self.config.actor), f"--actor={self.config.actor}"
+        if kind and not kind.payload:
             found["engine"] = f"{flag}, whose actors take the learner's own variables"
-        if not kind.several_environments:
+        if kind and not kind.several_environments:
             found["vectors"] = f"{flag}, whose actors step one environment each"
         if self.config.actor_failures == "stop":
             found["restarts"] = "--actor_failures=stop, which restarts nobody"
