@@ -13,7 +13,7 @@ SMALL = ("--min_replay_size=100", "--batch_size=10", "--samples_per_insert=1")
 
 
 def make_run(*flags: str) -> Run:
-    return checks.parse(["train", *SMALL, *flags])[0]
+    return checks.parse(["train", *SMALL, *flags])
 
 
 def test_fewer_steps_than_the_replay_wants_are_said() -> None:
