@@ -64,3 +64,6 @@ class Adam(snt.optimizers.Adam):
                 epsilon=epsilon,
                 grad=update,
             )
+
+
+OPTIMIZERS = {"fused": Adam, "sonnet": snt.optimizers.Adam}

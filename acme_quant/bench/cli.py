@@ -16,6 +16,10 @@ BENCHES = {
         "from the learner's variables to an actor's first action",
     ),
     "actor": ("acme_quant.bench.actor.command", "an actor's whole loop against Acme's"),
+    "learner": (
+        "acme_quant.bench.learner.command",
+        "a learner's step, fused, against Acme's own",
+    ),
     "adder": (
         "acme_quant.bench.adder",
         "an n-step adder against Acme's and against Reverb's writer",

@@ -99,16 +99,18 @@ class D4PG(Agent[Config, "acme_d4pg.D4PGNetworks"]):
 
     def make_acme_builder(self, config: Config) -> acme_d4pg.D4PGBuilder:
         """Returns Acme's own builder with these settings."""
-        import sonnet as snt
         from acme.agents.tf.d4pg import agent as acme_d4pg
 
+        from acme_quant.agents.adam import OPTIMIZERS
+
+        adam = OPTIMIZERS[config.adam]
         return acme_d4pg.D4PGBuilder(
             acme_d4pg.D4PGConfig(
                 discount=config.discount,
                 batch_size=config.batch_size,
                 target_update_period=config.target_update_period,
-                policy_optimizer=snt.optimizers.Adam(config.learning_rate),
-                critic_optimizer=snt.optimizers.Adam(config.learning_rate),
+                policy_optimizer=adam(config.learning_rate),
+                critic_optimizer=adam(config.learning_rate),
                 min_replay_size=config.min_replay_size,
                 max_replay_size=config.max_replay_size,
                 samples_per_insert=config.samples_per_insert,

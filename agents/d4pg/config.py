@@ -40,6 +40,11 @@ class Config:
     learning_rate: float = setting(
         1e-4, "Adam's step size, policy and critic.", above=0
     )
+    adam: str = setting(
+        "fused",
+        "The learner's Adam: fused, one pass over each variable, or sonnet, Acme's.",
+        choices=("fused", "sonnet"),
+    )
     target_update_period: int = setting(
         100, "Learner steps between copies to the target networks.", at_least=1
     )

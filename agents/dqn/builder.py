@@ -17,6 +17,8 @@ from acme.agents.tf.dqn import learning
 from acme.tf import variable_utils
 from acme.utils import counting, loggers
 
+from acme_quant.agents.adam import OPTIMIZERS
+
 if TYPE_CHECKING:
     from acme_quant.agents.dqn.config import Config
 
@@ -137,7 +139,7 @@ class DQNBuilder:
         for source, copy in zip(online.variables, target.variables):
             copy.assign(source)
         config = self._config
-        return learning.DQNLearner(
+        learner = learning.DQNLearner(
             network=online,
             target_network=target,
             discount=config.discount,
@@ -150,3 +152,7 @@ class DQNBuilder:
             logger=logger,
             checkpoint=checkpoint,
         )
+        # Acme's learner takes no optimizer; its step is traced at its first call.
+        learner._optimizer = OPTIMIZERS[config.adam](config.learning_rate)
+        learner._optimizer._initialize(online.trainable_variables)
+        return learner

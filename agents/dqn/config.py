@@ -49,6 +49,11 @@ class Config:
     )
     discount: float = setting(0.99, "Discount factor of a step.", at_least=0, at_most=1)
     learning_rate: float = setting(1e-3, "Adam's step size.", above=0)
+    adam: str = setting(
+        "fused",
+        "The learner's Adam: fused, one pass over each variable, or sonnet, Acme's.",
+        choices=("fused", "sonnet"),
+    )
     target_update_period: int = setting(
         100, "Learner steps between copies to the target networks.", at_least=1
     )

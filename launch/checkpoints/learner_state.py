@@ -42,9 +42,13 @@ class LearnerState:
         }
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Gives every variable its array's value."""
+        """Gives every variable its array's value.
+
+        Each gets a copy of its own: TensorFlow may keep an array's memory as the
+        variable's, and a fused optimizer then writes into the array.
+        """
         for name, variable in self._variables.items():
-            variable.assign(arrays[name])
+            variable.assign(np.array(arrays[name]))
 
     def names_of(self, variables: Sequence[tf.Variable]) -> list[str]:
         """Returns the arrays' names of some of the variables, in their order."""

@@ -35,6 +35,7 @@ ROWS = (
     "launch.commands",
     "launch.cli",
     "bench.turns",
+    "bench.learner",
     "bench.policy",
     "bench.publish",
     "bench.actor",

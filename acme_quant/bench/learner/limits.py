@@ -46,7 +46,7 @@ def seconds(agent: str, policy: int, critic: int, batch: int) -> Least:
     )
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def flops_per_s() -> float:
     """Returns what TensorFlow's float32 matrix product reaches here, all cores."""
     import tensorflow as tf
@@ -60,7 +60,7 @@ def flops_per_s() -> float:
     return 2 * PRODUCT**3 / best
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def bytes_per_s() -> float:
     """Returns the bytes read and written a second by a copy of large blocks."""
     return turns.copy_bandwidth(BLOCK_BYTES)

@@ -10,6 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from acme_quant.agents import d4pg, dqn
+from acme_quant.agents.adam import Adam
 from acme_quant.launch.checkpoints.learner_state import LearnerState
 
 
@@ -78,3 +79,26 @@ def test_shapes_are_known_without_values(name: str) -> None:
     state = LearnerState(make_learner(0))
     like, values = state.like()[name], state.copy()[name]
     assert (like.shape, like.dtype) == (values.shape, values.dtype)
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """Returns a copy at a multiple of 64 bytes: memory that TensorFlow takes over."""
+    room = np.empty(array.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    np.copyto(copy, array)
+    return copy
+
+
+def test_arrays_that_were_restored_are_not_written_by_later_steps() -> None:
+    """A fused optimizer writes in place, and TensorFlow shares memory with NumPy."""
+    learner = make_learner(0)
+    learner._policy_optimizer = Adam(1e-2)
+    learner._policy_optimizer._initialize(learner._policy_network.trainable_variables)
+    state = LearnerState(learner)
+    arrays = {name: aligned(array) for name, array in state.copy().items()}
+    before = {name: array.copy() for name, array in arrays.items()}
+    state.restore(arrays)
+    take_steps(learner, 2)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, before[name], err_msg=name)
