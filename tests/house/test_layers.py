@@ -204,3 +204,8 @@ def test_the_policy_runtime_imports_numpy_alone() -> None:
 def test_an_actors_process_imports_no_tensorflow(module: str) -> None:
     code = f"import sys, acme_quant.{module}; assert 'tensorflow' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
