@@ -161,8 +161,8 @@ class PolicyPublisher:
         current = self._current
         with self._lock:
             status = dict(self._status)
-        status["version"] = current.version if current else 0
-        status["learner_step"] = current.learner_step if current else 0
+        status["policy_version"] = current.version if current else 0
+        status["learner_steps"] = current.learner_step if current else 0
         status["fetch_failures"] = self._silence.failures
         return status
 

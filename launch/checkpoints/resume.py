@@ -12,7 +12,7 @@ from typing import Any
 from acme_quant.launch.checkpoints import replay_saver, saving
 from acme_quant.launch.settings import provenance
 from acme_quant.launch.settings.config import Run, RunConfig, Start, UsageError
-from acme_quant.records import durable, event_file
+from acme_quant.records import csv_rows, durable, event_file
 from acme_quant.records.checkpoint import Checkpoint, Mismatch
 from acme_quant.records.checkpoints import NoCheckpoint
 
@@ -20,7 +20,7 @@ from acme_quant.records.checkpoints import NoCheckpoint
 OUTPUTS = ("checkpoints", "csv", "logs", "tensorboard", "replay", "replay-damaged")
 OUTPUT_FILES = ("config.json", "summary.json", "policy.aq", "energy.csv")
 # The column that tells which rows a checkpoint has; the first one that a file has.
-STEPS = ("learner_steps", "learner_step", "wall_s")
+STEPS = ("learner_steps", "wall_s")
 ACTOR_STEPS = ("actor_steps", "wall_s")
 # Settings that a checkpoint cannot be carried across.
 FIXED = ("agent", "env")
@@ -136,18 +136,22 @@ def _metered_s(path: pathlib.Path) -> float:
 
 
 def _cut_rows(folder: pathlib.Path, start: Start) -> int:
-    """Drops the rows after the checkpoint; returns the newest policy version left."""
+    """Drops the rows after the checkpoint, and gives columns their names of today.
+
+    Returns:
+      The newest policy version left.
+    """
     newest = 0
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="") as file:
-            header, *rows = list(csv.reader(file)) or [[]]
+            old, *rows = list(csv.reader(file)) or [[]]
+        header = csv_rows.names_of(old)
         kept = [row for row in rows if _is_before(row, header, path.stem, start)]
-        if len(kept) < len(rows):
+        if len(kept) < len(rows) or header != old:
             durable.replace_bytes(path, _to_csv([header, *kept]))
-        for name in ("policy_version", "version"):
-            if name in header:
-                column = header.index(name)
-                newest = max([newest, *(int(float(r[column] or 0)) for r in kept)])
+        if "policy_version" in header:
+            column = header.index("policy_version")
+            newest = max([newest, *(int(float(r[column] or 0)) for r in kept)])
     return newest
 
 

@@ -64,7 +64,7 @@ def make_of(
         return LearnerNode(learner, logger, saver)
     make_publisher = functools.partial(quantizer.make_publisher, context)
     learner = logger.learner = kind(acme_learner, make_publisher, steps)
-    saver.policy_version = lambda: int(learner.get_status()["version"])
+    saver.policy_version = lambda: int(learner.get_status()["policy_version"])
     publication = quantizer.make_publication(context, learner)
     return LearnerNode(learner, logger, saver, publication)
 

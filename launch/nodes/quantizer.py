@@ -54,7 +54,7 @@ def make_publication(
 ) -> Publication:
     """Returns the trace of a publisher, or of a learner that publishes by itself."""
     run = context.run
-    logger = make_logger(run.workdir, QUANTIZER, "learner_step", context.started)
+    logger = make_logger(run.workdir, QUANTIZER, "learner_steps", context.started)
     return Publication(publisher, logger, run.workdir, run.config.log_every_s, drawer)
 
 
@@ -89,11 +89,11 @@ class Publication:
         while not stop.wait(self._log_every_s):
             status = self._publisher.get_status()
             # Before the first publication there is nothing to tell, except a refusal.
-            if not status["version"] and not status["refused_policies"]:
+            if not status["policy_version"] and not status["refused_policies"]:
                 continue
             self._logger.write(status)
             if self._drawer is not None:
-                self._drawer.put({"policy_version": int(status["version"])})
+                self._drawer.put({"policy_version": int(status["policy_version"])})
 
     def close(self) -> None:
         """Publishes once more; writes the last row, and the last policy as a file."""

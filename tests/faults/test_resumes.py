@@ -24,8 +24,7 @@ KILLS = 40
 def check_rows(training: Training) -> None:
     """Asserts that every file of rows goes on without a gap or a double."""
     for node in ("learner", "evaluator", "quantizer"):
-        column = "learner_step" if node == "quantizer" else "learner_steps"
-        steps = [float(row[column]) for row in training.rows(node)]
+        steps = [float(row["learner_steps"]) for row in training.rows(node)]
         assert steps == sorted(steps), node
         if node != "quantizer":
             assert len(set(steps)) == len(steps), node
@@ -34,7 +33,7 @@ def check_rows(training: Training) -> None:
         for column in ("actor_steps", "policy_version", "wall_s"):
             numbers = [float(row[column]) for row in rows]
             assert numbers == sorted(numbers), (node, column)
-    versions = [float(row["version"]) for row in training.rows("quantizer")]
+    versions = [float(row["policy_version"]) for row in training.rows("quantizer")]
     started = [v for v in versions if v]
     assert started == sorted(started)
 

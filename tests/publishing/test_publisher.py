@@ -31,7 +31,7 @@ def running(source: Any, quantizer: str = "int8", **options: Any) -> Running:
 
 
 def first(run: Running) -> None:
-    run.wait_until(lambda: run.status()["version"] == 1)
+    run.wait_until(lambda: run.status()["policy_version"] == 1)
 
 
 def array(run: Running) -> QuantizedPolicy:
@@ -66,7 +66,7 @@ def test_a_policy_carries_its_version_and_learner_step() -> None:
         policy = array(run)
         assert (policy.version, policy.learner_step) == (1, 700)
         learner.step(3)
-        run.wait_until(lambda: run.status()["version"] == 2)
+        run.wait_until(lambda: run.status()["policy_version"] == 2)
         assert array(run).learner_step == 703
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_answered_before_the_first_policy() -> None:
     silent.fail_with(OSError("refused"))
     with running(silent) as run:
         assert run.publisher.get_policy(0, HOST) == (0, 0, UNCHANGED, None)
-        assert run.status()["version"] == 0
+        assert run.status()["policy_version"] == 0
 
 
 def test_unchanged_costs_no_payload() -> None:
@@ -105,18 +105,20 @@ def test_a_policy_is_published_every_period_of_learner_steps() -> None:
         first(run)
         learner.step(9)
         run.wait_until(lambda: run.publisher.get_policy(1, "")[1] == 9)
-        assert run.status()["version"] == 1 and learner.fetches == 1
+        assert run.status()["policy_version"] == 1 and learner.fetches == 1
         learner.step(1)
-        run.wait_until(lambda: run.status()["version"] == 2)
+        run.wait_until(lambda: run.status()["policy_version"] == 2)
 
 
 def test_a_policy_is_published_every_period_of_seconds() -> None:
     learner = Learner()
     with running(learner, publish_period_s=0.05) as run:
         for _ in range(3):
-            version = run.status()["version"]
+            version = run.status()["policy_version"]
             learner.step()
-            run.wait_until(lambda version=version: run.status()["version"] > version)
+            run.wait_until(
+                lambda version=version: run.status()["policy_version"] > version
+            )
 
 
 def test_a_learner_that_stands_still_publishes_nothing() -> None:
@@ -133,7 +135,7 @@ def test_steps_that_leave_the_policy_alone_publish_nothing() -> None:
         first(run)
         learner.steps += 5
         run.wait_until(lambda: run.status()["unchanged_policies"] == 1)
-        assert run.status()["version"] == 1
+        assert run.status()["policy_version"] == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -151,7 +153,7 @@ def test_a_bad_policy_is_refused_and_the_last_good_one_stays(
         assert "learner step 1" in caplog.text
         learner.variables = Learner().variables
         learner.step()
-        run.wait_until(lambda: run.status()["version"] == 2)
+        run.wait_until(lambda: run.status()["policy_version"] == 2)
         assert run.failure is None
 
 
@@ -199,7 +201,9 @@ def test_a_good_policy_in_between_begins_the_count_anew() -> None:
             learner.variables = [variable * round_ / 2 for variable in good]
             learner.variables = [v.astype(np.float32) for v in learner.variables]
             learner.steps += 1
-            run.wait_until(lambda round_=round_: run.status()["version"] == round_ + 1)
+            run.wait_until(
+                lambda round_=round_: run.status()["policy_version"] == round_ + 1
+            )
         assert run.failure is None
 
 
@@ -215,7 +219,7 @@ def test_a_silent_learner_is_asked_again_while_the_last_policy_is_served(
         assert array(run).version == 1
         source.fail_with(None)
         source.peer.step()
-        run.wait_until(lambda: run.status()["version"] == 2)
+        run.wait_until(lambda: run.status()["policy_version"] == 2)
 
 
 def test_a_dead_learner_ends_the_run_within_a_bounded_time(
@@ -262,7 +266,7 @@ def test_an_array_under_way_never_changes() -> None:
         body = run.publisher.get_policy(0, "")[3]
         before = body.tobytes()
         learner.step()
-        run.wait_until(lambda: run.status()["version"] == 2)
+        run.wait_until(lambda: run.status()["policy_version"] == 2)
         assert body.tobytes() == before
 
 
@@ -321,7 +325,7 @@ def sizes_around_5000_publications() -> tuple[tuple[float, int], tuple[float, in
         learner.steps += 1
         node.poll()
         client.update(wait=True)
-    assert client.version == node.get_status()["version"] == 5501
+    assert client.version == node.get_status()["policy_version"] == 5501
     after = resident_mb(), len(os.listdir("/proc/self/fd"))
     client.close()
     return before, after
@@ -340,12 +344,12 @@ def test_the_last_policy_is_published_before_its_period_is_over() -> None:
     last = PolicyPublisher(GRAPH, learner, publish_period=1000)
     last.poll()
     learner.step(7)
-    assert last.poll() and last.get_status()["version"] == 1
+    assert last.poll() and last.get_status()["policy_version"] == 1
     last.publish_last()
-    assert last.get_status()["version"] == 2
-    assert last.get_status()["learner_step"] == learner.steps
+    assert last.get_status()["policy_version"] == 2
+    assert last.get_status()["learner_steps"] == learner.steps
     last.publish_last()
-    assert last.get_status()["version"] == 2
+    assert last.get_status()["policy_version"] == 2
 
 
 def test_a_learner_that_has_gone_leaves_the_policy_before() -> None:
@@ -353,4 +357,4 @@ def test_a_learner_that_has_gone_leaves_the_policy_before() -> None:
     source.fail_with(RuntimeError("gone"))
     last = PolicyPublisher(GRAPH, source)
     last.publish_last()
-    assert last.get_status()["version"] == 0
+    assert last.get_status()["policy_version"] == 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from acme_quant.records import csv_rows, tail
-from acme_quant.records.csv_rows import last_row
+from acme_quant.records.csv_rows import last_row, read_rows
 
 
 def test_last_row_of_a_file_and_of_none(tmp_path: pathlib.Path) -> None:
@@ -20,6 +20,16 @@ def test_last_row_of_a_file_and_of_none(tmp_path: pathlib.Path) -> None:
     assert last_row(path) == {}
     path.write_text("a,b\n1,2\n3,4\n")
     assert last_row(path) == {"a": "3", "b": "4"}
+
+
+def test_columns_of_older_versions_have_the_names_of_today(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "quantizer.csv"
+    path.write_text("polls,version,learner_step\n7,1,100\n8,2,200\n9,3")
+    row = {"polls": "8", "policy_version": "2", "learner_steps": "200"}
+    assert last_row(path) == row
+    assert read_rows(path)[1:] == [row]
 
 
 def test_a_row_that_is_not_ended_yet_is_not_the_last(tmp_path: pathlib.Path) -> None:

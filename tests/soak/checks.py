@@ -110,7 +110,7 @@ def bad_rows(workdir: pathlib.Path) -> list[str]:
         whole = path.read_bytes().count(b"\n") - 1
         if rows and whole != len(rows):
             complaints.append(f"{path.name}: {whole} lines, {len(rows)} whole rows")
-        for column in ("actor_steps", "learner_steps", "learner_step", "version"):
+        for column in ("actor_steps", "learner_steps", "policy_version"):
             numbers = [float(row.get(column) or 0) for row in rows]
             if numbers != sorted(numbers):
                 complaints.append(f"{path.name}: {column} runs back")

@@ -113,7 +113,7 @@ class Nodes(NamedTuple):
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline_s:
             status = self.publisher.get_status()
-            if status["version"] and status["learner_step"] >= step:
+            if status["policy_version"] and status["learner_steps"] >= step:
                 return status
             time.sleep(0.002)
         raise TimeoutError(f"expected learner step {step} to be published.")

@@ -10,7 +10,7 @@ import pytest
 
 from acme_quant.agents import d4pg
 from acme_quant.launch.checkpoints import resume
-from acme_quant.launch.nodes.loggers import TensorBoardLogger
+from acme_quant.launch.nodes.loggers import CSVLogger, TensorBoardLogger
 from acme_quant.launch.settings.config import Run, RunConfig, UsageError
 from acme_quant.records import event_file
 from acme_quant.records.checkpoints import Checkpoints
@@ -68,13 +68,33 @@ def test_rows_after_the_checkpoint_and_torn_rows_go(tmp_path: pathlib.Path) -> N
     head = "wall_s,policy_version,actor_steps,learner_steps\n"
     write_rows(tmp_path, "actor_0", head + "1,2,1000,90\n2,7,2000,210\n3,8,2001,190\n")
     write_rows(tmp_path, "learner", "learner_steps,loss\n199,0.5\n200,0.4\n201,0.3\n2")
-    write_rows(tmp_path, "quantizer", "version,learner_step\n4,200\n5,300\n")
+    write_rows(tmp_path, "quantizer", "policy_version,learner_steps\n4,200\n5,300\n")
     run, _ = resume.resume(make_run(tmp_path), None)
     assert read_rows(tmp_path, "actor_0")[1:] == ["1,2,1000,90", "2,7,2000,210"]
     assert read_rows(tmp_path, "learner")[1:] == ["199,0.5", "200,0.4"]
     assert read_rows(tmp_path, "quantizer")[1:] == ["4,200"]
     # No version is given twice, even one that only an actor's row tells of.
     assert run.start.policy_version == 7
+
+
+def test_a_file_with_names_of_before_goes_on_in_those_of_today(
+    tmp_path: pathlib.Path,
+) -> None:
+    save(tmp_path, 2000, 200)
+    write_rows(
+        tmp_path, "quantizer", "wall_s,polls,version,learner_step\n1,5,4,200\n2,6,9,300"
+    )
+    run, _ = resume.resume(make_run(tmp_path), None)
+    assert run.start.policy_version == 4
+    status = {"wall_s": 3.0, "polls": 7, "policy_version": 5, "learner_steps": 250}
+    logger = CSVLogger(tmp_path / "csv" / "quantizer.csv")
+    logger.write(status)
+    logger.close()
+    assert read_rows(tmp_path, "quantizer") == [
+        "wall_s,polls,policy_version,learner_steps",
+        "1,5,4,200",
+        "3.0,7,5,250",
+    ]
 
 
 def test_time_goes_on_from_the_last_metered_second(tmp_path: pathlib.Path) -> None:
