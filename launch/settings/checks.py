@@ -146,7 +146,7 @@ def lower(run: Run, spec: Any) -> Any:
     _import_lowering()
     from acme_quant import lowering
 
-    with _hidden_gpus(run.config.num_actors > 0):
+    with _hidden_gpus(run.layout == run_config.PROCESSES):
         networks = run.agent.make_networks(spec, run.agent_config)
     module = run.agent.policy_module(networks)
     try:
