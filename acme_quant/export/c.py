@@ -177,7 +177,10 @@ class _Program:
             raise ExportError(
                 f"expected operations out of {', '.join(KINDS)}, got {op}."
             )
-        lines = [f"/* {op.number}: {_comment(op.name)}, {op.kind} */", emit(self, op)]
+        lines = [
+            f"/* {op.number}: {c_papers.plain(op.name)}, {op.kind} */",
+            emit(self, op),
+        ]
         if op.activation != "identity":
             lines.append(_activation(op, _written(self, op)))
         return "\n".join(lines)
@@ -220,12 +223,6 @@ def _lines(cells: Iterable[str]) -> list[str]:
             line = ""
         line += f"{cell},"
     return [*lines, line]
-
-
-def _comment(text: str) -> str:
-    """Returns a name of the user's as it may stand in a comment."""
-    plain = text.encode("ascii", "replace").decode()
-    return "".join(c for c in plain if c.isalnum() or c in "_/.-:~ ") or "unnamed"
 
 
 def _at(op: Operation) -> str:

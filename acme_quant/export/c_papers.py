@@ -24,7 +24,8 @@ def banner(source: Source, name: str) -> str:
     return (
         f"/* The policy `{name}`, written by acme-quant export.\n"
         f" *\n"
-        f" * Weights {policy.quantizer}, activations {policy.activations}.\n"
+        f" * Weights {plain(policy.quantizer)}, activations "
+        f"{plain(policy.activations)}.\n"
         f" * Policy version {policy.version}, learner step {policy.learner_step}.\n"
         f" * Build it with {FLAGS}; see README.md.\n"
         f" */"
@@ -35,7 +36,7 @@ def header(source: Source, name: str, sizes: Sizes) -> str:
     """Returns NAME.h."""
     guard, action = f"{name.upper()}_H", source.layout.output
     fields = "\n".join(
-        f" *   {start:5} to {start + width - 1:5}  {_plain(path)}"
+        f" *   {start:5} to {start + width - 1:5}  {plain(path)}"
         for path, start, width in source.columns()
     )
     return f"""/* The policy `{name}`: an observation in, an action out.
@@ -87,8 +88,10 @@ def _bits(array: np.ndarray) -> str:
     return "\n".join(lines)
 
 
-def _plain(text: str) -> str:
-    return text.encode("ascii", "replace").decode().replace("*/", "* /")
+def plain(text: str) -> str:
+    """Returns a name of the user's as it may stand in a comment of C."""
+    ascii_text = text.encode("ascii", "replace").decode()
+    return "".join(c for c in ascii_text if c.isalnum() or c in "_/.-:~ ") or "unnamed"
 
 
 _SELF_TEST = """/* Compares {name}_act with the engine's bits; an argument: times it. */
@@ -155,14 +158,14 @@ def readme(source: Source, name: str, sizes: Sizes) -> str:
     """Returns README.md."""
     policy, output = source.policy, source.layout.output
     fields = "\n".join(
-        f"| {start} to {start + width - 1} | `{_plain(path)}` |"
+        f"| {start} to {start + width - 1} | `{plain(path)}` |"
         for path, start, width in source.columns()
     )
     return f"""# The policy `{name}` in C99
 
 `acme-quant export` wrote this folder.
 
-- Weights {policy.quantizer}, activations {policy.activations}.
+- Weights {plain(policy.quantizer)}, activations {plain(policy.activations)}.
 - Policy version {policy.version}, learner step {policy.learner_step}.
 
     gcc {FLAGS} -Wall -Wextra -Werror -pedantic \\

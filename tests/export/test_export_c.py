@@ -28,6 +28,7 @@ from acme_quant import kernels
 from acme_quant.export import c
 from acme_quant.export.source import ExportError, Source
 from acme_quant.policy import quantizers
+from acme_quant.policy.graph import Field
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="no gcc and no clang here")
@@ -173,6 +174,12 @@ def test_the_self_test_tells_right_from_wrong(tmp_path: pathlib.Path) -> None:
     (tmp_path / "net.c").write_text(wrong)
     subprocess.run(build, cwd=tmp_path, check=True)
     assert subprocess.run(["./net_test"], cwd=tmp_path).returncode == 1
+
+
+@needs_compiler
+def test_no_name_of_the_policy_leaves_its_comment(tmp_path: pathlib.Path) -> None:
+    fields = (Field(("a */ b", "é/*?\\"), (5,), "float32"),)
+    Library(tmp_path, {"net": policy(fields=fields)}, COMPILERS[0])
 
 
 def test_the_static_memory_is_as_stated() -> None:
