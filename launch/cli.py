@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import tempfile
 
 from acme_quant.launch.running import temporary
+from acme_quant.records import say
 
 COMMANDS = {
     "train": ("launch.commands.train", "train an agent with quantized actors"),
@@ -22,8 +24,26 @@ COMMANDS = {
 }
 
 
+# As a shell tells of a command that SIGPIPE ended.
+_READER_LEFT = 128 + signal.SIGPIPE
+
+
 def main() -> None:
-    """Runs the subcommand named on the command line; exits 2 for an unknown one."""
+    """Runs the subcommand named on the command line; exits 2 for an unknown one.
+
+    A command whose reader has left, as `| head` does, ends without a word.
+    """
+    try:
+        _run()
+    except BrokenPipeError:
+        if not say.is_unread(sys.stdout):
+            raise
+        sys.exit(_READER_LEFT)
+    finally:
+        say.flush_all()
+
+
+def _run() -> None:
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("-h", "--help", "help"):
         print(_usage())

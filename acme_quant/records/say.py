@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from typing import TextIO
 
@@ -18,11 +19,18 @@ def say(sentence: str, stream: TextIO | None = None, end: str = "\n") -> None:
 
 def flush_all() -> None:
     """Hands on what was printed, before a process leaves by `os._exit`."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
         except OSError:
             _drop(stream)
+
+
+def is_unread(stream: TextIO) -> bool:
+    """Returns whether the stream is a pipe or socket that nobody reads any more."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)  # Errors are told unasked.
+    return bool(poll.poll(0))
 
 
 def _drop(stream: TextIO) -> None:

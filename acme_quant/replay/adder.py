@@ -16,8 +16,10 @@ The adders of several environments share one writer.
 from __future__ import annotations
 
 import collections
+import math
 import threading
 import time
+import warnings
 from typing import Any, Callable, Mapping, Optional
 
 import dm_env
@@ -318,6 +320,9 @@ class NStepTransitionAdder(base.Adder):
             total = total * decay
             sum_ = sum_ + reward * total
             total = total * discount
+        # Asked of scalars alone: np.isfinite costs a step ten times as much.
+        if sum_.ndim or not math.isfinite(sum_):
+            sum_ = _held(sum_)
         return np.asarray(sum_), np.asarray(total)
 
     def _write(self, start: int, sums: list) -> None:
@@ -344,6 +349,23 @@ class NStepTransitionAdder(base.Adder):
         observation, action, extras = self._structure
         like = types.Transition(observation, action, 0, 0, observation, extras)
         return tree.unflatten_as(like, [ref.numpy() for ref in columns])
+
+
+def _held(sums: np.ndarray) -> np.ndarray:
+    """Returns sums of finite rewards, at most the largest number of their type.
+
+    No loss or gradient of an infinite return is a number.
+    """
+    if not np.isinf(sums).any():
+        return sums
+    largest = np.finfo(sums.dtype).max
+    warnings.warn(
+        f"expected {sums.dtype} sums of n rewards, got larger ones: {largest:.3g} is "
+        "written in their place.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return np.clip(sums, -largest, largest)
 
 
 def make_adders(

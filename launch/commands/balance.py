@@ -24,6 +24,7 @@ from acme_quant.launch.reports.operating_point import Point
 from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import UsageError
 from acme_quant.policy import quantizers
+from acme_quant.records.say import say
 from acme_quant.settings.declaration import setting
 
 # What the balance decides for each run.
@@ -104,10 +105,10 @@ def main(argv: Sequence[str]) -> int:
         plan = make_plan(values, options, argv)
         batch = _check(plan)
     except arguments.HelpRequested as text:
-        print(text)
+        say(str(text))
         return 0
     except UsageError as error:
-        print(f"{argv[0]}: {error}", file=sys.stderr)
+        say(f"{argv[0]}: {error}", sys.stderr)
         return 2
     child.raise_on_signals()
     try:
@@ -188,9 +189,9 @@ def _run(
     code, words = child.train(
         [*plan.arguments(quantizer, actors), *extra, f"--workdir={place}"],
         place.with_suffix(".log"),
-        lambda line: print(f"{label}: {line}", flush=True),
+        lambda line: say(f"{label}: {line}"),
     )
-    print(f"{label}: {words}", flush=True)
+    say(f"{label}: {words}")
     run = runs.read(place, quantizer, 0)
     if code:
         run = dataclasses.replace(run, finished=False)
@@ -204,11 +205,11 @@ def _report(plan: Plan, points: Sequence[Point]) -> int:
     about = json.loads((plan.workdir / BALANCE_FILE).read_text())
     found = balance_page.write(plan.workdir / "report", points, about)
     for name, advice in found.recommendations.items():
-        print(f"{name}: {balance_page.sentence(advice)}")
+        say(f"{name}: {balance_page.sentence(advice)}")
         for text in advice.extrapolated if advice else ():
-            print(f"  extrapolated: {text}")
+            say(f"  extrapolated: {text}")
     for problem in found.problems:
-        print(f"  note: {problem}")
+        say(f"  note: {problem}")
     page = plan.workdir / "report" / "balance.html"
-    print(f"report: {page.resolve()}")
+    say(f"report: {page.resolve()}")
     return 0 if all(point.steps_per_s for point in points) else 1

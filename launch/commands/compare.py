@@ -22,6 +22,7 @@ from acme_quant.launch.commands import child
 from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import PROCESSES, RunConfig, UsageError
 from acme_quant.policy import quantizers
+from acme_quant.records.say import say
 from acme_quant.settings import refusals
 from acme_quant.settings.declaration import setting
 
@@ -89,10 +90,10 @@ def main(argv: Sequence[str]) -> int:
         comparison = _resumed(values) or make_comparison(values, options, argv)
         about = _describe(comparison, argv, resume=options.resume)
     except arguments.HelpRequested as text:
-        print(text)
+        say(str(text))
         return 0
     except UsageError as error:
-        print(f"{argv[0]}: {error}", file=sys.stderr)
+        say(f"{argv[0]}: {error}", sys.stderr)
         return 2
     child.raise_on_signals()
     code = 0
@@ -101,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
     except child.Interrupted as interrupted:
         code = interrupted.code
     except UsageError as error:
-        print(f"{argv[0]}: {error}", file=sys.stderr)
+        say(f"{argv[0]}: {error}", sys.stderr)
         return 2
     reported = _report(comparison)
     return code or reported
@@ -222,7 +223,7 @@ def run_all(comparison: Comparison, about: dict[str, Any]) -> None:
         folder = report.run_folder(comparison.workdir, arm, seed)
         label = f"[{number}/{len(order)}] {arm}, seed {seed}"
         if is_finished(folder):
-            print(f"{label}: finished before", flush=True)
+            say(f"{label}: finished before")
             continue
         # Half a run cannot be gone on with: its clock and its energy have a gap.
         shutil.rmtree(folder, ignore_errors=True)
@@ -230,9 +231,9 @@ def run_all(comparison: Comparison, about: dict[str, Any]) -> None:
         code, words = child.train(
             [*comparison.arms[arm], f"--seed={seed}", f"--workdir={folder}"],
             folder.with_suffix(".log"),
-            lambda line, label=label: print(f"{label}: {line}", flush=True),
+            lambda line, label=label: say(f"{label}: {line}"),
         )
-        print(f"{label}: {words}", flush=True)
+        say(f"{label}: {words}")
         if code == 2:
             raise UsageError(f"{arm} cannot be run: {words}")
         about["runs"][f"{arm}/{seed}"] = {**entry, "exit_code": code, "words": words}
@@ -253,8 +254,8 @@ def _report(comparison: Comparison) -> int:
     from acme_quant.launch.reports import comparison as report
 
     found = report.write(comparison.workdir, comparison.level)
-    print(f"report: {(comparison.workdir / 'report' / 'report.html').resolve()}")
+    say(f"report: {(comparison.workdir / 'report' / 'report.html').resolve()}")
     for problem in found.problems:
-        print(f"  note: {problem}")
+        say(f"  note: {problem}")
     finished = sum(run.finished for run in found.runs)
     return 0 if finished == len(list(comparison.runs())) else 1

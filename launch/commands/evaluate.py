@@ -21,6 +21,7 @@ from acme_quant.environments.errors import in_one_line
 from acme_quant.launch.commands.episodes import EpisodesProcess, Score
 from acme_quant.launch.settings import checks, provenance, spec_child, user_process
 from acme_quant.launch.settings.config import Run, UsageError
+from acme_quant.records.say import is_unread
 from acme_quant.settings import flags
 from acme_quant.settings.declaration import setting
 
@@ -70,6 +71,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"{argv[0]}: the evaluation failed: {error}", file=sys.stderr)
         return 1
     except Exception as error:  # Whatever a person's environment or files hold.
+        if isinstance(error, BrokenPipeError) and is_unread(sys.stdout):
+            raise
         words = in_one_line(error)
         print(f"{argv[0]}: the evaluation failed: {words}", file=sys.stderr)
         return 1

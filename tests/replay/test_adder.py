@@ -265,6 +265,31 @@ def test_adders_write_all_items_when_all_episodes_end_together(n_step: int) -> N
     server.stop()
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sum_of_finite_rewards_is_finite(sign: int) -> None:
+    largest = np.finfo(np.float32).max
+    server = make_server(spec_of(FLAT))
+    client = reverb.Client(f"localhost:{server.port}")
+    adder = adder_lib.NStepTransitionAdder(client, 3, 0.99)
+    observation = np.zeros(3, np.float32)
+    adder.add_first(dm_env.restart(observation))
+    with pytest.warns(RuntimeWarning, match="in their place"):
+        for reward in (3e38, 3e38, -3e38, 1.0):
+            step = dm_env.transition(
+                np.float32(sign * reward), observation, np.float32(1)
+            )
+            adder.add(np.zeros(2, np.float32), step)
+    adder.reset()
+    size = client.server_info()[TABLES[0]].current_size
+    samples = client.sample(TABLES[0], size, emit_timesteps=False)
+    rewards = [float(sample.data[2]) for sample in samples]
+    assert np.isfinite(rewards).all()
+    assert rewards[:2] == [np.float32(sign * 3e38), sign * largest]
+    adder.close()
+    server.stop()
+
+
 def test_wrong_order_of_calls_is_refused() -> None:
     adder = adder_lib.NStepTransitionAdder(
         replay_client.ReplayClient("localhost:1"), 3, 0.99

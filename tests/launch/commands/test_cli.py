@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -224,3 +227,23 @@ def test_the_page_of_flags_tells_every_flag_and_its_help() -> None:
     # Settings that agents share have one row; the words may differ a little.
     for field in (*dataclasses.fields(RunConfig), *dataclasses.fields(agent_config)):
         assert field.metadata["help"] in page
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--help", "train --help", "evaluate --help", "compare --help", "bench adder -h"],
+)
+def test_a_reader_that_leaves_gets_no_traceback(arguments: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = "from acme_quant.launch import cli; cli.main()"
+    with os.fdopen(writer, "wb") as pipe:
+        ended = subprocess.run(
+            [sys.executable, "-c", command, *arguments.split()],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=100,
+            check=False,
+        )
+    assert ended.stderr == b""
+    assert ended.returncode in (0, 141)
