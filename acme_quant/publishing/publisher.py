@@ -5,7 +5,8 @@
     clients --"newer than v?"-------------> unchanged | shared memory | array
 
 Peers call `get_policy` and `get_status`, nothing else. A policy with a NaN or Inf is
-refused, counted and logged, and the last good one stays. A learner that does not answer
+refused, counted and logged, and the last good one stays; so is one whose actions the
+number format changes too much, if there is a bound. A learner that does not answer
 is asked again; meanwhile the last policy is served.
 """
 
@@ -25,6 +26,7 @@ from acme_quant.policy.graph import Graph
 from acme_quant.policy.payload import HEADER
 from acme_quant.policy.writer import PolicyWriter
 from acme_quant.publishing import shared_memory
+from acme_quant.publishing.action_changes import ActionsChanged, Changes
 from acme_quant.publishing.answer import ARRAY, SHARED_MEMORY, UNCHANGED, Answer
 
 # A question for the learner's step costs it a fraction of a millisecond.
@@ -80,6 +82,7 @@ class PolicyPublisher:
         publish_period_s: float | None = None,
         first_version: int = 1,
         max_bad_policies: int = 10,
+        changes: Changes | None = None,
         max_silence_s: float = calls.MAX_SILENCE_S,
         use_shared_memory: bool = True,
         stop: threading.Event | None = None,
@@ -88,9 +91,8 @@ class PolicyPublisher:
 
         Args:
           graph: The lowered policy.
-          variable_source: The learner or a client of it: `get_variables(names)` and
-            `get_steps()`; an object of this process may lack the latter if
-            `publish_period_s` is given.
+          variable_source: `get_variables(names)` and `get_steps()`; an object of this
+            process may lack the latter if `publish_period_s` is given.
           quantizer: Number format of the actors.
           activations: How integer layers round their inputs: 'wide' or '8bit'.
           communication: Number format of the payload when clients quantize it again.
@@ -99,8 +101,8 @@ class PolicyPublisher:
           publish_period_s: Seconds between two publications, instead of steps.
           first_version: The first publication's; a resumed run goes on counting.
           max_bad_policies: Refused policies in a row at which `run` raises.
-          max_silence_s: Seconds without an answer of the learner at which it raises,
-            once the learner has answered.
+          changes: Compares versions with their float32; None: without a bound.
+          max_silence_s: Seconds without an answer, after one, at which it raises.
           use_shared_memory: Whether clients of this host may map the policy.
           stop: Ends `run` when set.
 
@@ -110,6 +112,7 @@ class PolicyPublisher:
         quantizers.check_precisions(quantizer, communication)
         self._source = calls.bounded(variable_source)
         self._writer = PolicyWriter(graph, communication or quantizer, activations)
+        self._changes = changes or Changes(graph, quantizer, activations, communication)
         self._room: memoryview | None = None
         self._variable_name = variable_name
         self._publish_period = publish_period
@@ -120,11 +123,10 @@ class PolicyPublisher:
         self._silence = calls.Silence("learner", max_silence_s)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
         self._attempt_step, self._attempt_s = None, time.monotonic()
-        self._bad_in_a_row = 0
+        self._bad_in_a_row = self._learner_step = 0
         self._current: _Published | None = None
         self._previous: _Published | None = None
         self._float32: Tuple[int, List[np.ndarray]] = (0, [])
-        self._learner_step = 0
         self._lock = threading.Lock()
         self._status: Dict[str, float] = dict.fromkeys(_STATUS, 0)
 
@@ -160,7 +162,7 @@ class PolicyPublisher:
         """Returns counts since the start and the last publication's milliseconds."""
         current = self._current
         with self._lock:
-            status = dict(self._status)
+            status = {**self._status, **self._changes.status}
         status["policy_version"] = current.version if current else 0
         status["learner_steps"] = current.learner_step if current else 0
         status["fetch_failures"] = self._silence.failures
@@ -260,12 +262,13 @@ class PolicyPublisher:
         start_s = time.perf_counter()
         try:
             payload = self._writer.write(variables, version, steps, self._room)
-        except quantizers.NonFiniteWeights as error:
+            self._room = payload.buffer
+            self._changes.check(variables, payload)
+        except (quantizers.NonFiniteWeights, ActionsChanged) as error:
             self._refuse(error, steps)
             return
         self._float32 = (steps, variables)
         self._bad_in_a_row = 0
-        self._room = payload.buffer
         quantized_s = time.perf_counter()
         self._set(quantize_ms=(quantized_s - start_s) * 1e3)
         if self._is_unchanged(payload.buffer):
@@ -273,15 +276,16 @@ class PolicyPublisher:
             return
         self._swap(self._make(payload.buffer, version, steps))
         self._set(publish_ms=(time.perf_counter() - quantized_s) * 1e3)
+        self._changes.note(variables, payload)
 
-    def _refuse(self, error: quantizers.NonFiniteWeights, steps: int) -> None:
+    def _refuse(self, error: ValueError, steps: int) -> None:
         self._bad_in_a_row += 1
         _log.warning("Refused the policy of learner step %d: %s", steps, error)
         self._count(refused_policies=1)
         if self._bad_in_a_row >= self._max_bad_policies:
             raise BadPolicies(
-                f"expected a finite policy, got {self._bad_in_a_row} in a row that are "
-                f"not, the last at learner step {steps}: {error}"
+                f"expected a policy fit to publish, got {self._bad_in_a_row} in a row "
+                f"that are not, the last at learner step {steps}: {error}"
             ) from error
 
     def _is_unchanged(self, payload: memoryview) -> bool:

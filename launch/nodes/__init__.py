@@ -86,7 +86,7 @@ NODES = (
     Node(
         QUANTIZER,
         "acme_quant.launch.nodes.quantizer:make",
-        needs=("graph", "learner", "counter"),
+        needs=("spec", "graph", "learner", "counter"),
         serves=("get_policy", "get_status", "get_float32"),
         ends=2,
         count=_quantizers,

@@ -7,6 +7,7 @@ import pathlib
 import threading
 
 import numpy as np
+from acme import specs
 from acme.utils import loggers
 
 from acme_quant.launch.checkpoints.deposits import QUANTIZER, Drawer
@@ -14,6 +15,7 @@ from acme_quant.launch.nodes import stopping
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.policy.quantized_policy import QuantizedPolicy
+from acme_quant.publishing.action_changes import Changes
 from acme_quant.publishing.answer import Answer
 from acme_quant.publishing.learner import ConsistentLearner, PublishingLearner
 from acme_quant.publishing.publisher import PolicyPublisher
@@ -43,7 +45,21 @@ def make_publisher(context: Context, learner: ConsistentLearner) -> PolicyPublis
         publish_period_s=config.publish_period_s or None,
         first_version=run.start.policy_version + 1,
         max_bad_policies=config.max_bad_policies,
+        changes=make_changes(context),
         stop=context.stop,
+    )
+
+
+def make_changes(context: Context) -> Changes:
+    """Returns what tells, and bounds, how far a number format changes actions."""
+    config = context.run.config
+    return Changes(
+        context.graph,
+        config.quantizer,
+        config.activations,
+        config.communication or None,
+        limit=config.max_action_change,
+        discrete=isinstance(context.spec.actions, specs.DiscreteArray),
     )
 
 

@@ -124,8 +124,15 @@ class RunConfig:
     )
     max_bad_policies: int = setting(
         10,
-        "Non-finite policies in a row at which the run stops.",
+        "Refused policies in a row at which the run stops.",
         at_least=1,
+        serves="engine",
+    )
+    max_action_change: float = setting(
+        0.0,
+        "Largest change of an action by the number format at which a policy is still "
+        "published; 0: any.",
+        at_least=0,
         serves="engine",
     )
     colocate_quantizer: bool = setting(

@@ -19,9 +19,18 @@ TESTS = pathlib.Path(__file__).parent
 PACKAGE = TESTS.parents[1] / "acme_quant"
 COMPILER = shutil.which("gcc")
 FLAGS = (
-    *("-O1", "-g", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-Wno-psabi"),
-    *("-shared", "-fPIC", "-fvisibility=hidden", "-fno-omit-frame-pointer"),
-    *("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "-O1",
+    "-g",
+    "-std=c11",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-Wno-psabi",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
 )
 # Left out: what measures memory (a sanitizer keeps freed memory), and what starts
 # interpreters of its own, which would not have this build.
