@@ -30,9 +30,11 @@ class Agent(abc.ABC, Generic[C, N]):
     Attributes:
       Config: a frozen dataclass of the agent's settings. Each field carries its help
         text, so that the command line is made from it.
+      clipping: what the learner clips and what helps, when `clipped` counts much.
     """
 
     Config: ClassVar[type]
+    clipping: ClassVar[str]
 
     @abc.abstractmethod
     def check(self, spec: specs.EnvironmentSpec, config: C) -> None:
@@ -67,6 +69,19 @@ class Agent(abc.ABC, Generic[C, N]):
         logger: loggers.Logger,
     ) -> acme.Learner:
         """Returns Acme's learner on the replay server's data, all variables made."""
+
+    @abc.abstractmethod
+    def clipped(self, config: C, reward: tf.Tensor, discount: tf.Tensor) -> tf.Tensor:
+        """Returns which transitions are beyond what the learner can learn.
+
+        Args:
+          config: the agent's settings.
+          reward: n-step returns, [B].
+          discount: of what comes after them, [B], before the learner's last factor.
+
+        Returns:
+          bool [B].
+        """
 
     @abc.abstractmethod
     def policy_variables(self, learner: acme.Learner) -> Sequence[tf.Variable]:

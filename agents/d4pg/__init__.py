@@ -35,6 +35,10 @@ class D4PG(Agent[Config, "acme_d4pg.D4PGNetworks"]):
     """D4PG: a deterministic policy, Gaussian noise, a distributional critic."""
 
     Config = Config
+    clipping = (
+        "D4PG clips values to --value_bound, and rewards like these, if they went on, "
+        "would be worth more; a larger bound would show them whole"
+    )
 
     def check(self, spec: specs.EnvironmentSpec, config: Config) -> None:
         """Refuses environments that D4PG cannot act in.
@@ -160,6 +164,18 @@ class D4PG(Agent[Config, "acme_d4pg.D4PGNetworks"]):
     def greedy(self, spec: specs.EnvironmentSpec) -> GaussianNoise:
         """Returns the exploration of an evaluator: none."""
         return GaussianNoise(0.0, spec.actions.minimum, spec.actions.maximum)
+
+    def clipped(
+        self, config: Config, reward: tf.Tensor, discount: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns which transitions move the outermost atom beyond the bound.
+
+        A return that repeats itself for ever is worth `reward / (1 - discount)`. How
+        likely the critic thinks such values is not asked: that would cost a pass of
+        the target networks.
+        """
+        discount = config.discount * discount
+        return abs(reward) > config.value_bound * (1.0 - discount)
 
     def policy_variables(self, learner: acme.Learner) -> Sequence[tf.Variable]:
         """Returns the policy's: Acme's learner knows its variables by name."""

@@ -21,7 +21,10 @@ class Config:
         51, "Atoms of the critic's value distribution.", at_least=2
     )
     value_bound: float = setting(
-        150.0, "The atoms span [-bound, bound]; values beyond are clipped.", above=0
+        150.0,
+        "The atoms span [-bound, bound]; values beyond are clipped, and counted as "
+        "clipped_share in csv/learner.csv.",
+        above=0,
     )
     batch_size: int = setting(256, "Transitions per learner step.", at_least=1)
     samples_per_insert: float = setting(
@@ -34,7 +37,10 @@ class Config:
         1_000_000, "Transitions that replay holds.", at_least=1
     )
     n_step: int = setting(
-        5, "Environment steps folded into one transition.", at_least=1
+        5,
+        "Environment steps folded into one transition, whose return dqn clips to "
+        "[-1, 1].",
+        at_least=1,
     )
     discount: float = setting(0.99, "Discount factor of a step.", at_least=0, at_most=1)
     learning_rate: float = setting(

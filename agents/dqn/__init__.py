@@ -37,6 +37,10 @@ class DQN(Agent[Config, "snt.Sequential"]):
     """DQN: values of actions, of which an actor mostly takes the best."""
 
     Config = Config
+    clipping = (
+        "DQN clips n-step returns to [-1, 1]; smaller rewards or a smaller --n_step "
+        "would be seen whole"
+    )
 
     def check(self, spec: specs.EnvironmentSpec, config: Config) -> None:
         """Refuses environments that DQN cannot act in.
@@ -142,6 +146,13 @@ class DQN(Agent[Config, "snt.Sequential"]):
         config = config or Config()
         options.setdefault("exploration", self.exploration(None, config, 0, 1))
         return super().make_builder(config, quantizer, **options)
+
+    def clipped(
+        self, config: Config, reward: tf.Tensor, discount: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns which n-step returns Acme's learner clips, bool [B]."""
+        del config, discount
+        return abs(reward) > 1.0
 
     def policy_variables(self, learner: acme.Learner) -> Sequence[tf.Variable]:
         """Returns the network's: Acme's learner has one list of its one network."""

@@ -45,7 +45,10 @@ class Config:
         at_most=1,
     )
     n_step: int = setting(
-        5, "Environment steps folded into one transition.", at_least=1
+        5,
+        "Environment steps folded into one transition, whose return dqn clips to "
+        "[-1, 1].",
+        at_least=1,
     )
     discount: float = setting(0.99, "Discount factor of a step.", at_least=0, at_most=1)
     learning_rate: float = setting(1e-3, "Adam's step size.", above=0)

@@ -18,6 +18,7 @@ from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.learner_times import LearnerTimes
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.publishing.learner import ConsistentLearner, PublishingLearner
+from acme_quant.replay.clipped import ClippedShare, CountingBuilder
 from acme_quant.replay.data_wait import TimedBuilder
 from acme_quant.replay.local import LocalReplay
 from acme_quant.replay.local_batches import LocalBuilder
@@ -49,6 +50,10 @@ def make_of(
     run, counter = context.run, context.counter
     tf.random.set_seed(run.node_seed(context.name))
     rows = make_logger(run.workdir, context.name, "learner_steps", context.started)
+    builder = CountingBuilder(
+        builder, functools.partial(run.agent.clipped, run.agent_config)
+    )
+    rows = ClippedShare(rows, builder, run.agent.clipping)
     logger = LearnerTimes(rows, builder, run.config.log_every_s)
     acme_learner = run.agent.make_learner(
         builder,

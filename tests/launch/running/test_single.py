@@ -82,6 +82,12 @@ def runs(
     return [train(folder / name, request.param, "--seed=3") for name in ("a", "b")]
 
 
+def test_a_learners_rows_tell_what_it_clips(runs: list[pathlib.Path]) -> None:
+    shares = [float(row["clipped_share"]) for row in rows(runs[0], "learner")]
+    # Nearly all returns of five steps are beyond what these defaults can hold.
+    assert all(0.5 < share <= 1.0 for share in shares)
+
+
 def test_a_seed_repeats_every_variable_and_count(runs: list[pathlib.Path]) -> None:
     (one, arrays), (two, again) = map(last_checkpoint, runs)
     assert arrays.keys() == again.keys()
