@@ -11,6 +11,7 @@ one call, and no call is repeated: one that failed may have been counted.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from concurrent import futures
 from typing import Any, Dict
@@ -19,6 +20,8 @@ from acme_quant.peers import calls
 
 # A node has 3 s to end (launch.stopping), and leaves its state after its counts.
 FLUSH_S = 2.0
+# How often a wait looks whether the run has ended.
+_LOOK_S = 0.1
 
 
 class CountsLost(RuntimeError):
@@ -79,6 +82,24 @@ class AsyncCounter:
                 self._next_call = now + self._time_delta
                 self._pass_on()
         return dict(self._counts)
+
+    def known(self, name: str) -> float:
+        """Returns one of all nodes' counts as far as known; calls nobody."""
+        return self._counts.get(name, 0)
+
+    def settle(self, stop: threading.Event) -> None:
+        """Passes on all counts and waits for the answer, or until `stop` is set.
+
+        Raises:
+          CountsLost: a Courier call failed.
+        """
+        while self._parent is not None and (self._call or self._pending):
+            if self._call is None:
+                self._pass_on()
+            elif futures.wait([self._call], _LOOK_S).done:
+                self._take()
+            elif stop.is_set():
+                return
 
     def flush(self, timeout_s: float = FLUSH_S) -> None:
         """Passes on all counts and waits until the parent has them.

@@ -9,6 +9,7 @@ goes. `VectorEnvironmentLoop` steps N environments with one batched policy call.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import Any, Callable
@@ -20,6 +21,7 @@ from acme.utils import counting, loggers
 
 from acme_quant import roles
 from acme_quant.acting.async_counter import AsyncCounter
+from acme_quant.acting.step_limit import StepLimit
 from acme_quant.acting.timing import (
     ADDER,
     ENVIRONMENT,
@@ -44,6 +46,7 @@ class _Record:
     Attributes:
       steps: environment steps taken; a loop adds them up.
       next_count: reading of `time.perf_counter` at which they must be passed on.
+      leased: steps from which on the limit must be asked.
     """
 
     def __init__(
@@ -54,7 +57,9 @@ class _Record:
         logger: loggers.Logger | None,
         label: str,
         count_period_s: float,
+        limit: StepLimit | None,
     ) -> None:
+        self._limit = limit
         self._client = actor.client if isinstance(actor, roles.TimedActor) else None
         self._clock = clock
         self._counter = counter or AsyncCounter()
@@ -64,6 +69,7 @@ class _Record:
         self._count_period_s = count_period_s
         self.next_count = time.perf_counter() + count_period_s
         self.steps = self._counted_steps = self._ended_steps = 0
+        self.leased: float = limit.share() if limit else math.inf
         self._episodes = 0  # Not counted yet.
         # What the clock stood at when the last episode ended.
         self._seconds = list(clock.seconds)
@@ -78,7 +84,17 @@ class _Record:
             counts["steps"] = steps
         self._counted_steps, self._episodes = self.steps, 0
         self.next_count = time.perf_counter() + self._count_period_s
-        return self._counter.increment(**counts) if counts else {}
+        known = self._counter.increment(**counts) if counts else {}
+        if self._limit is not None:
+            # No more than before: what is known of the others may be old.
+            self.leased = min(self.leased, self.steps + self._limit.share())
+        return known
+
+    def renew(self, stop: threading.Event) -> None:
+        """Asks for more steps; at the limit, waits until the run ends."""
+        self.count()
+        if self._limit is not None:
+            self.leased = self.steps + self._limit.ask(stop)
 
     def flush(self) -> None:
         """Passes on what is pending, and so does a counter of ours."""
@@ -146,6 +162,7 @@ class _Loop(core.Worker):
         should_update: bool = True,
         label: str = "environment_loop",
         count_period_s: float = COUNT_PERIOD_S,
+        limit: StepLimit | None = None,
     ) -> None:
         """Initializes the loop.
 
@@ -159,6 +176,7 @@ class _Loop(core.Worker):
           should_update: whether the actor is updated after each step.
           label: of the default logger.
           count_period_s: seconds between two counts of steps; 0 counts each step.
+          limit: on the steps of this actor and others, by `counter`; None for none.
         """
         self._environment = environment
         self._actor = actor
@@ -167,7 +185,7 @@ class _Loop(core.Worker):
         self.clock = StageClock()
         self._bind()
         self._record = _Record(
-            actor, self.clock, counter, logger, label, count_period_s
+            actor, self.clock, counter, logger, label, count_period_s, limit
         )
 
     def run(
@@ -252,6 +270,8 @@ class EnvironmentLoop(_Loop):
             record.steps += 1
             if now >= record.next_count:
                 record.count()
+            if record.steps >= record.leased:
+                record.renew(stop)
         return length, total if timestep.step_type == _LAST else None, start
 
     def _run(self, enough: Callable[[int, int], bool]) -> None:
@@ -292,6 +312,8 @@ class VectorEnvironmentLoop(_Loop):
             record.steps += steps
             if clock.lap(UPDATE) >= record.next_count:
                 record.count()
+            if record.steps >= record.leased:
+                record.renew(self._stop)
             live = batch.step_type != _LAST
             for finished in episodes.advance(batch, stepped, live):
                 record.end(*finished)

@@ -9,6 +9,7 @@ from acme.utils import loggers
 
 from acme_quant.acting import actor, environment_loop
 from acme_quant.acting.async_counter import AsyncCounter
+from acme_quant.acting.step_limit import StepLimit
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.evaluator import EnginePolicies
 from acme_quant.launch.nodes.life import Life
@@ -48,7 +49,8 @@ def make_loop(
         make = environment_loop.EnvironmentLoop
     life.adopt(acts)
     counter = AsyncCounter(context.counter, "actor", context.count_every_s)
-    return make(environment, acts, counter, logger)
+    limit = StepLimit(counter, config.max_actor_steps, config.num_actors)
+    return make(environment, acts, counter, logger, limit=limit)
 
 
 def make_policies(context: Context) -> EnginePolicies:
