@@ -13,6 +13,7 @@ Before a time is printed, replay must have received every item of every arm.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import multiprocessing
 import os
@@ -23,9 +24,10 @@ from typing import Any, NamedTuple
 
 import dm_env
 import numpy as np
-from absl import flags
 
 from acme_quant.bench.actor.host import receive
+from acme_quant.settings import flags
+from acme_quant.settings.declaration import setting
 
 ARMS = ("acme", "ours", "writer")
 OBSERVATIONS, ACTIONS, DISCOUNT = 17, 6, 0.99
@@ -33,6 +35,16 @@ OBSERVATIONS, ACTIONS, DISCOUNT = 17, 6, 0.99
 ACME_SHARE, WRITER_SHARE = 1 / 6, 1.3
 
 Episode = list[tuple[np.ndarray, dm_env.TimeStep]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The benchmark's settings."""
+
+    n_step: int = setting(5, "Steps folded into one transition.", at_least=1)
+    length: int = setting(500, "Steps of an episode.", at_least=1)
+    rounds: int = setting(15, "Episodes of every arm.", at_least=1)
+    json: str = setting("", "File to write the rows to.")
 
 
 class Row(NamedTuple):
@@ -43,31 +55,18 @@ class Row(NamedTuple):
     us_cpu: float
 
 
-def define_flags() -> flags.FlagValues:
-    """Returns the benchmark's own flags."""
-    own = flags.FlagValues()
-    for define, name, default, text in (
-        (flags.DEFINE_integer, "n_step", 5, "Steps folded into one transition."),
-        (flags.DEFINE_integer, "length", 500, "Steps of an episode."),
-        (flags.DEFINE_integer, "rounds", 15, "Episodes of every arm."),
-        (flags.DEFINE_string, "json", "", "File to write the rows to."),
-    ):
-        define(name, default, text, flag_values=own)
-    return own
-
-
 def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns the exit code, 2 for wrong flags."""
-    own = define_flags()
     try:
-        extra = own(list(argv))[1:]
-        if extra or min(own.n_step, own.length, own.rounds) < 1:
-            raise ValueError("expected flags alone, with numbers above zero.")
-        file = open(own.json, "w", encoding="utf-8") if own.json else None
-    except (flags.Error, ValueError, OSError) as error:
+        config = flags.parse(argv, Config)
+        if isinstance(config, str):
+            print(config)
+            return 0
+        file = open(config.json, "w", encoding="utf-8") if config.json else None
+    except (ValueError, OSError) as error:
         print(f"{argv[0]}: {error}")
         return 2
-    rows = run(own.n_step, own.length, own.rounds)
+    rows = run(config.n_step, config.length, config.rounds)
     print_rows(rows)
     if file is not None:
         with file:

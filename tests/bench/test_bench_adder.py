@@ -47,8 +47,8 @@ def test_recorded_calls_are_those_of_the_adder() -> None:
 @pytest.mark.parametrize(
     "wrong, words",
     [
-        ("--length=0", "above zero"),
-        ("more", "expected flags alone"),
+        ("--length=0", "at least 1"),
+        ("more", "expected flags only"),
         ("--json=/nowhere/rows.json", "'/nowhere/rows.json'"),
     ],
 )

@@ -202,7 +202,10 @@ def engine_loop(plan: Plan, index: int, address: str, folder: str) -> EngineLoop
     count = plan.envs_per_actor
     vector = hasattr(environment, "num_envs")
     adders = adder.make_adders(
-        *(address, count, config.n_step, config.discount),
+        address,
+        count,
+        config.n_step,
+        config.discount,
         priority_fns={plan.table: None},
     )
     explorations = [agent.exploration(spec, config, i, count) for i in range(count)]

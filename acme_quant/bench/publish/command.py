@@ -45,8 +45,12 @@ PUBLISHER_STAGES = {
     "pack": "publish_ms",
 }
 ACTOR_STAGES = (
-    *("pull", "decode", "load", "first_action"),
-    *("request_to_action", "unchanged_poll"),
+    "pull",
+    "decode",
+    "load",
+    "first_action",
+    "request_to_action",
+    "unchanged_poll",
 )
 
 
