@@ -12,7 +12,7 @@ channels]), continuous actions in [-1, 1].
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Protocol, Sequence
 
 import dm_env
 import numpy as np
@@ -27,9 +27,50 @@ ENVPOOL_PREFIX = "envpool_dm:"
 _STEP_TYPES = tuple(dm_env.StepType)
 
 
+class VectorEnvironment(Protocol):
+    """N environments that are stepped together, as the module's docstring says."""
+
+    @property
+    def num_envs(self) -> int:
+        """How many environments there are."""
+        ...
+
+    def reset(self) -> dm_env.TimeStep:
+        """Starts an episode in every environment."""
+        ...
+
+    def step(self, actions: np.ndarray, /) -> dm_env.TimeStep:
+        """Steps environment i with `actions[i]`."""
+        ...
+
+    def take_failures(self) -> Sequence[Exception]:
+        """Returns why episodes failed since the last call."""
+        ...
+
+    def observation_spec(self) -> Any:
+        """Returns one environment's spec."""
+        ...
+
+    def action_spec(self) -> Any:
+        """Returns one environment's spec."""
+        ...
+
+    def reward_spec(self) -> Any:
+        """Returns one environment's spec."""
+        ...
+
+    def discount_spec(self) -> Any:
+        """Returns one environment's spec."""
+        ...
+
+    def close(self) -> None:
+        """Closes the environments."""
+        ...
+
+
 def make_vector_environment(
     name: str, num_envs: int, *, seed: int, num_threads: int = 1, **options: Any
-) -> ListEnvironment | envpool_dm.Pool:
+) -> VectorEnvironment:
     """Returns `num_envs` environments called `name`.
 
     Args:

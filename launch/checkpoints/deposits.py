@@ -5,20 +5,33 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from acme_quant import roles
 from acme_quant.peers import calls
 
 CALL_TIMEOUT_S = 10.0
 EVALUATOR, QUANTIZER = "evaluator", "quantizer"
 
 
+class Keeper(roles.Counter, Protocol):
+    """The run's counter: a RunCounter, or a Courier client of it."""
+
+    def deposit(self, node: str, state: str) -> None:
+        """Keeps `state`, JSON, in the place of what `node` left before."""
+        ...
+
+    def get_deposits(self) -> Mapping[str, str]:
+        """Returns what every node left last."""
+        ...
+
+
 class Drawer:
     """One node's place at the counter."""
 
-    def __init__(self, counter: Any, node: str) -> None:
-        """Opens the drawer of `node` at a RunCounter or a Courier client of it."""
-        self._counter = calls.bounded(counter, CALL_TIMEOUT_S)
+    def __init__(self, counter: Keeper, node: str) -> None:
+        """Opens the drawer of `node` at the run's counter."""
+        self._counter: Keeper = calls.bounded(counter, CALL_TIMEOUT_S)
         self._node = node
 
     def put(self, state: Mapping[str, Any]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+from acme import core
 
 PART = "learner"
 
@@ -19,7 +19,7 @@ class LearnerState:
     order of variables name the arrays: `learner/policy_network/003`.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: core.Learner) -> None:
         """Finds the variables; the optimizers' slots must have been made."""
         self._variables = _find(learner)
         # The same memory at every copy: touching new pages takes longer than copying.
@@ -37,7 +37,7 @@ class LearnerState:
     def like(self) -> dict[str, np.ndarray]:
         """Returns arrays of the variables' shapes and dtypes, without values."""
         return {
-            name: np.broadcast_to(np.zeros((), v.dtype.as_numpy_dtype), v.shape)
+            name: np.broadcast_to(np.zeros((), v.dtype.as_numpy_dtype), tuple(v.shape))
             for name, v in self._variables.items()
         }
 
@@ -56,7 +56,7 @@ class LearnerState:
         return [names[id(variable)] for variable in variables]
 
 
-def _find(learner: Any) -> dict[str, tf.Variable]:
+def _find(learner: core.Learner) -> dict[str, tf.Variable]:
     found: dict[str, tf.Variable] = {}
     seen: set[int] = set()
     for attribute, value in sorted(vars(learner).items()):
@@ -67,7 +67,7 @@ def _find(learner: Any) -> dict[str, tf.Variable]:
     return found
 
 
-def _variables(value: Any) -> Sequence[tf.Variable]:
+def _variables(value: object) -> Sequence[tf.Variable]:
     if isinstance(value, tf.Variable):
         return [value]
     return value.variables if isinstance(value, snt.Module) else []

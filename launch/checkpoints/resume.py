@@ -7,7 +7,7 @@ import dataclasses
 import io
 import pathlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acme_quant.launch.checkpoints import replay_saver, saving
 from acme_quant.launch.settings import provenance
@@ -15,6 +15,9 @@ from acme_quant.launch.settings.config import Run, RunConfig, Start, UsageError
 from acme_quant.records import csv_rows, durable, event_file
 from acme_quant.records.checkpoint import Checkpoint, Mismatch
 from acme_quant.records.checkpoints import NoCheckpoint
+
+if TYPE_CHECKING:
+    from acme_quant.policy.graph import Graph
 
 # Everything that a run writes; a run that starts anew moves it out of the way.
 OUTPUTS = ("checkpoints", "csv", "logs", "tensorboard", "replay", "replay-damaged")
@@ -26,7 +29,7 @@ ACTOR_STEPS = ("actor_steps", "wall_s")
 FIXED = ("agent", "env")
 
 
-def resume(run: Run, graph: Any) -> tuple[Run, list[str]]:
+def resume(run: Run, graph: Graph | None) -> tuple[Run, list[str]]:
     """Returns the run with its start, and sentences for a person.
 
     Files of rows and TensorBoard's are cut back to the checkpoint, so that they go on
@@ -60,7 +63,7 @@ def resume(run: Run, graph: Any) -> tuple[Run, list[str]]:
     return dataclasses.replace(run, start=start), [*damaged, *_describe(found, run)]
 
 
-def _check(found: Checkpoint, run: Run, graph: Any) -> None:
+def _check(found: Checkpoint, run: Run, graph: Graph | None) -> None:
     settings = found.facts["settings"]
     for name in FIXED:
         theirs = settings.get(name, getattr(RunConfig, name))
@@ -122,7 +125,7 @@ def _nbytes(entry: dict[str, Any]) -> int:
     return size
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 

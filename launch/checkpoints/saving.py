@@ -8,17 +8,25 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from acme_quant.launch.checkpoints.deposits import CALL_TIMEOUT_S, EVALUATOR, QUANTIZER
+from acme_quant.launch.checkpoints.deposits import (
+    CALL_TIMEOUT_S,
+    EVALUATOR,
+    QUANTIZER,
+    Keeper,
+)
 from acme_quant.launch.checkpoints.learner_state import LearnerState
 from acme_quant.launch.checkpoints.replay_saver import ReplaySaver
 from acme_quant.launch.settings.config import Run
 from acme_quant.peers import calls
 from acme_quant.records.checkpoints import BackgroundSaver, Checkpoints
 from acme_quant.records.say import say
+
+if TYPE_CHECKING:
+    from acme import specs
 
 CHECKPOINTS = "checkpoints"
 FINAL_SAVE_S = 8.0
@@ -41,10 +49,10 @@ class LearnerSaver:
     def __init__(
         self,
         run: Run,
-        spec: Any,
+        spec: specs.EnvironmentSpec,
         state: LearnerState,
         policy: Sequence[str],
-        counter: Any,
+        counter: Keeper,
         replay: ReplaySaver,
         started: float,
     ) -> None:
@@ -52,15 +60,15 @@ class LearnerSaver:
 
         Args:
           run: the run's configuration.
-          spec: acme.specs.EnvironmentSpec of its environment.
+          spec: its environment's.
           state: the learner's variables.
           policy: names of the policy's arrays, in the order the graph counts them.
-          counter: the run's RunCounter.
+          counter: the run's.
           replay: saves the replay, if that is asked for.
           started: time.time() at launch.
         """
         self._state = state
-        self._counter = calls.bounded(counter, CALL_TIMEOUT_S)
+        self._counter: Keeper = calls.bounded(counter, CALL_TIMEOUT_S)
         self._replay = replay
         self._started = started
         self._every_s = run.config.checkpoint_every_s

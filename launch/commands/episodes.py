@@ -11,13 +11,19 @@ import json
 import math
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from acme_quant.launch.settings.config import Run
 from acme_quant.launch.settings.spec_child import MAKE_S
 from acme_quant.launch.settings.user_process import Send, UserProcess, give_up, serve
+
+if TYPE_CHECKING:
+    import dm_env
+
+    from acme_quant import roles
+    from acme_quant.launch.nodes.evaluator import Episode
 
 
 class Score(NamedTuple):
@@ -80,7 +86,7 @@ def _run(request: dict[str, Any], send: Send) -> None:
         send((returns, lengths, sum(episode.cut for episode in done)))
 
 
-def _episode(run: Run, policy: Any, seeds: list[int]) -> Any:
+def _episode(run: Run, policy: roles.Policy, seeds: list[int]) -> Episode:
     from acme import specs
 
     from acme_quant.acting.behaviour import Behaviour, FixedPolicy
@@ -101,7 +107,7 @@ def _episode(run: Run, policy: Any, seeds: list[int]) -> Any:
 
 
 @contextlib.contextmanager
-def _environment(run: Run, seed: int) -> Iterator[Any]:
+def _environment(run: Run, seed: int) -> Iterator[dm_env.Environment]:
     """Yields an environment that is watched: none of its calls may take for ever."""
     from acme_quant import environments
     from acme_quant.launch.nodes import step_timeout

@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from absl import flags
@@ -22,6 +22,9 @@ from acme_quant.launch.settings.config import Run, UsageError
 from acme_quant.policy import quantized_policy, quantizers, writer
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.policy.rows import RowFiller
+
+if TYPE_CHECKING:
+    from acme import specs, types
 
 # Observations drawn at random, and the most that are recorded.
 RANDOM_ROWS = 256
@@ -170,14 +173,16 @@ def _of_run(values: flags.FlagValues) -> tuple[QuantizedPolicy, np.ndarray]:
     return policy, _recorded(run, spec, policy)
 
 
-def _recorded(run: Run, spec: Any, policy: QuantizedPolicy) -> np.ndarray:
+def _recorded(
+    run: Run, spec: specs.EnvironmentSpec, policy: QuantizedPolicy
+) -> np.ndarray:
     """Returns the observations of a greedy episode, float32 [M, W]."""
     from acme_quant.launch.commands import evaluate
 
     filler, rows = RowFiller(policy.observation), []
 
     class Recorded:
-        def __call__(self, observation: Any) -> np.ndarray:
+        def __call__(self, observation: types.NestedArray) -> np.ndarray:
             rows.append(filler.rows(observation))
             return policy(observation)
 

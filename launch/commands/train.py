@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import time
@@ -71,7 +72,9 @@ def _train(argv: Sequence[str], now: float) -> int:
         )
         return 0
     _write_config(run, argv)
-    context = Context(run, now - run.start.wall_s, spec, graph)
+    context = Context(run, now - run.start.wall_s, spec)
+    if graph is not None:
+        context = dataclasses.replace(context, graph=graph)
     return lifecycle.launch(context)
 
 

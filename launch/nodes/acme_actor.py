@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import acme
+import dm_env
+import numpy as np
 import reverb
 import tensorflow as tf
-from acme import core
+from acme import adders, core, specs, types
 from acme.agents.tf import actors
 from acme.tf import variable_utils
 from acme.utils import counting, loggers
 
+from acme_quant import roles
 from acme_quant.acting.timing import (
     ADDER,
     ENVIRONMENT,
@@ -26,16 +29,21 @@ from acme_quant.acting.timing import (
     StageClock,
 )
 from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.environment import make_environment
 from acme_quant.launch.nodes.evaluator import AcmePolicies
 from acme_quant.launch.nodes.life import Life
 from acme_quant.launch.settings.config import Run
 
+if TYPE_CHECKING:
+    from acme_quant.publishing.learner import ConsistentLearner
 
-def make_loop(
-    context: Context, life: Life, environment: Any, logger: loggers.Logger
-) -> Loop:
+R = TypeVar("R")
+
+
+def make_loop(context: Context, life: Life, logger: loggers.Logger) -> Loop:
     """Returns the loop of one actor; arguments as of `engine_actor.make_loop`."""
     run = context.run
+    environment = life.watch(make_environment(run, life.seed_name), run)
     # TensorFlow's generator cannot go on where another process left it.
     tf.random.set_seed(run.node_seed(f"noise_{context.index} of {life.seed_name}"))
     builder = run.agent.make_acme_builder(run.agent_config)
@@ -43,9 +51,8 @@ def make_loop(
     exploration = run.agent.exploration(
         context.spec, run.agent_config, context.index, run.config.num_actors
     )
-    if hasattr(exploration, "set_state"):
-        exploration.set_state({"steps": life.steps_before})
-    actor = make_actor(run, context.spec, context.policies, adder, exploration)
+    exploration.set_state({"steps": life.steps_before})
+    actor = make_actor(run, context.spec, _learner(context), adder, exploration)
     counter = counting.Counter(
         context.counter, "actor", time_delta=context.count_every_s
     )
@@ -54,13 +61,22 @@ def make_loop(
 
 def make_policies(context: Context) -> AcmePolicies:
     """Returns what the evaluator evaluates: the learner's policy in Acme's actor."""
-    run = context.run
-    actor = make_actor(run, context.spec, context.policies, None)
-    return AcmePolicies(actor, context.policies, run.agent.greedy(context.spec))
+    run, learner = context.run, _learner(context)
+    actor = make_actor(run, context.spec, learner, None)
+    return AcmePolicies(actor, learner, run.agent.greedy(context.spec))
+
+
+def _learner(context: Context) -> ConsistentLearner:
+    """Returns whom actors of this kind ask, as its entry in `ACTORS` says."""
+    return cast("ConsistentLearner", context.policies)
 
 
 def make_actor(
-    run: Run, spec: Any, learner: Any, adder: Any, exploration: Any = None
+    run: Run,
+    spec: specs.EnvironmentSpec,
+    learner: core.VariableSource,
+    adder: adders.Adder | None,
+    exploration: roles.Exploration | None = None,
 ) -> actors.FeedForwardActor:
     """Returns the actor of Acme's TensorFlow agents.
 
@@ -93,7 +109,13 @@ class _Stopped(Exception):
 class Loop:
     """Acme's environment loop, left between two steps when the program ends."""
 
-    def __init__(self, environment: Any, actor: Any, counter: Any, logger: Any) -> None:
+    def __init__(
+        self,
+        environment: dm_env.Environment,
+        actor: core.Actor,
+        counter: counting.Counter,
+        logger: loggers.Logger,
+    ) -> None:
         """Makes Acme's loop of these parts, and tells where its time goes.
 
         What Acme's actor does as one, counts as one: exploration is in `inference`, the
@@ -123,28 +145,31 @@ class Loop:
             raise _Stopped
 
 
-class _Stoppable:
+class _Stoppable(dm_env.Environment):
     """An environment whose step looks at the loop's stop."""
 
-    def __init__(self, environment: Any, loop: Loop) -> None:
+    def __init__(self, environment: dm_env.Environment, loop: Loop) -> None:
         self._environment = environment
         self._loop = loop
 
-    def reset(self) -> Any:
-        return self._timed(self._environment.reset)
+    def reset(self) -> dm_env.TimeStep:
+        return _timed(self._loop.clock, ENVIRONMENT, self._environment.reset)
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
         self._loop.check()
-        return self._timed(self._environment.step, action)
+        return _timed(self._loop.clock, ENVIRONMENT, self._environment.step, action)
 
-    def _timed(self, function: Callable[..., Any], *args: Any) -> Any:
-        self._loop.clock.lap(LOOP)
-        result = function(*args)
-        self._loop.clock.lap(ENVIRONMENT)
-        return result
+    def observation_spec(self) -> types.NestedSpec:
+        return self._environment.observation_spec()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._environment, name)
+    def action_spec(self) -> types.NestedSpec:
+        return self._environment.action_spec()
+
+    def reward_spec(self) -> types.NestedSpec:
+        return self._environment.reward_spec()
+
+    def discount_spec(self) -> types.NestedSpec:
+        return self._environment.discount_spec()
 
 
 class _TimedActor(core.Actor):
@@ -154,23 +179,28 @@ class _TimedActor(core.Actor):
         self._actor = actor
         self._clock = clock
 
-    def select_action(self, observation: Any) -> Any:
-        return self._timed(INFERENCE, self._actor.select_action, observation)
+    def select_action(self, observation: types.NestedArray) -> types.NestedArray:
+        return _timed(self._clock, INFERENCE, self._actor.select_action, observation)
 
-    def observe_first(self, timestep: Any) -> None:
-        self._timed(ADDER, self._actor.observe_first, timestep)
+    def observe_first(self, timestep: dm_env.TimeStep) -> None:
+        _timed(self._clock, ADDER, self._actor.observe_first, timestep)
 
-    def observe(self, action: Any, next_timestep: Any) -> None:
-        self._timed(ADDER, self._actor.observe, action, next_timestep)
+    def observe(
+        self, action: types.NestedArray, next_timestep: dm_env.TimeStep
+    ) -> None:
+        _timed(self._clock, ADDER, self._actor.observe, action, next_timestep)
 
     def update(self, wait: bool = False) -> None:
-        self._timed(UPDATE, self._actor.update, wait)
+        _timed(self._clock, UPDATE, self._actor.update, wait)
 
-    def _timed(self, stage: int, function: Callable[..., Any], *args: Any) -> Any:
-        self._clock.lap(LOOP)
-        result = function(*args)
-        self._clock.lap(stage)
-        return result
+
+def _timed(
+    clock: StageClock, stage: int, function: Callable[..., R], *args: object
+) -> R:
+    clock.lap(LOOP)
+    result = function(*args)
+    clock.lap(stage)
+    return result
 
 
 class _TimedLogger(loggers.Logger):

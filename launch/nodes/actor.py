@@ -9,7 +9,6 @@ from typing import Protocol
 
 from acme_quant.launch.nodes import stopping
 from acme_quant.launch.nodes.context import Context
-from acme_quant.launch.nodes.environment import make_environments
 from acme_quant.launch.nodes.life import Life
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.launch.settings.actors import ACTORS
@@ -32,9 +31,8 @@ def make(context: Context) -> ActorNode:
         context.started,
         run.config.log_every_s,
     )
-    environment = life.watch(make_environments(run, life.seed_name), run)
     kind = importlib.import_module(ACTORS[run.config.actor].module)
-    loop = kind.make_loop(context, life, environment, logger)
+    loop = kind.make_loop(context, life, logger)
     return ActorNode(loop, logger.close, life)
 
 

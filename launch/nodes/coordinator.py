@@ -8,6 +8,7 @@ from typing import Any
 
 import launchpad as lp
 
+from acme_quant import roles
 from acme_quant.launch.nodes.context import Context
 
 
@@ -25,7 +26,7 @@ class Coordinator:
 
     POLL_S = 0.2
 
-    def __init__(self, counter: Any, max_actor_steps: int) -> None:
+    def __init__(self, counter: roles.Counter, max_actor_steps: int) -> None:
         """Watches `counter` for `max_actor_steps` environment steps."""
         self._counter = counter
         self._max_actor_steps = max_actor_steps

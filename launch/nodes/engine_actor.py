@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from acme import adders
 from acme.utils import loggers
 
+from acme_quant import roles
 from acme_quant.acting import actor, environment_loop
 from acme_quant.acting.async_counter import AsyncCounter
 from acme_quant.acting.step_limit import StepLimit
 from acme_quant.launch.nodes.context import Context
+from acme_quant.launch.nodes.environment import (
+    make_environment,
+    make_vector_environment,
+)
 from acme_quant.launch.nodes.evaluator import EnginePolicies
 from acme_quant.launch.nodes.life import Life
 from acme_quant.policy.quantized_policy import QuantizedPolicy, quantize_graph
@@ -19,38 +24,73 @@ from acme_quant.replay.client import ReplayClient
 
 
 def make_loop(
-    context: Context, life: Life, environment: Any, logger: loggers.Logger
+    context: Context, life: Life, logger: loggers.Logger
 ) -> environment_loop.EnvironmentLoop | environment_loop.VectorEnvironmentLoop:
     """Returns the loop of one actor.
 
     Args:
       context: of the actor's node.
       life: goes on where the process before this one was.
-      environment: one, or a vector of `envs_per_actor`.
       logger: gets a row an episode.
     """
+    if context.run.config.envs_per_actor > 1:
+        return _make_vector_loop(context, life, logger)
+    run = context.run
+    environment = life.watch(make_environment(run, life.seed_name), run)
+    client = make_client(context)
+    (exploration,), (adder,) = _explorations(context), _adders(context)
+    seed = run.node_seed(f"noise_{context.index}")
+    acts = actor.QuantizedActor(client, exploration, adder, seed=seed)
+    life.adopt(acts)
+    counter = _counter(context)
+    return environment_loop.EnvironmentLoop(
+        environment, acts, counter, logger, limit=_limit(context, counter)
+    )
+
+
+def _make_vector_loop(
+    context: Context, life: Life, logger: loggers.Logger
+) -> environment_loop.VectorEnvironmentLoop:
+    run = context.run
+    environment = life.watch_vector(make_vector_environment(run, life.seed_name), run)
+    client = make_client(context)
+    seed = run.node_seed(f"noise_{context.index}")
+    acts = actor.QuantizedVectorActor(
+        client, _explorations(context), _adders(context), seed=seed
+    )
+    life.adopt(acts)
+    counter = _counter(context)
+    return environment_loop.VectorEnvironmentLoop(
+        environment, acts, counter, logger, limit=_limit(context, counter)
+    )
+
+
+def _explorations(context: Context) -> list[roles.Exploration]:
+    """Returns one exploration for each of the actor's environments."""
     run, config = context.run, context.run.config
     count = config.envs_per_actor
-    client = make_client(context)
     # Noise is spread over all environments of all actors.
     first, of = context.index * count, config.num_actors * count
-    explorations = [
+    return [
         run.agent.exploration(context.spec, run.agent_config, first + i, of)
         for i in range(count)
     ]
-    replay = ReplayClient(context.replay)
-    adders = run.agent.make_adders(replay, run.agent_config, count)
-    seed = run.node_seed(f"noise_{context.index}")
-    if count > 1:
-        acts = actor.QuantizedVectorActor(client, explorations, adders, seed=seed)
-        make = environment_loop.VectorEnvironmentLoop
-    else:
-        acts = actor.QuantizedActor(client, explorations[0], adders[0], seed=seed)
-        make = environment_loop.EnvironmentLoop
-    life.adopt(acts)
-    counter = AsyncCounter(context.counter, "actor", context.count_every_s)
-    limit = StepLimit(counter, config.max_actor_steps, config.num_actors)
-    return make(environment, acts, counter, logger, limit=limit)
+
+
+def _adders(context: Context) -> list[adders.Adder]:
+    """Returns one adder for each of the actor's environments."""
+    run, replay = context.run, ReplayClient(context.replay)
+    count = run.config.envs_per_actor
+    return run.agent.make_adders(replay, run.agent_config, count)
+
+
+def _counter(context: Context) -> AsyncCounter:
+    return AsyncCounter(context.counter, "actor", context.count_every_s)
+
+
+def _limit(context: Context, counter: AsyncCounter) -> StepLimit:
+    config = context.run.config
+    return StepLimit(counter, config.max_actor_steps, config.num_actors)
 
 
 def make_policies(context: Context) -> EnginePolicies:

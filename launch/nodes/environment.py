@@ -25,12 +25,8 @@ def make_environment(run: Run, node: str) -> dm_env.Environment:
         )
 
 
-def make_environments(
-    run: Run, node: str
-) -> dm_env.Environment | vector.VectorEnvironment:
-    """Returns what an actor steps: one environment, or a vector of them."""
-    if run.config.envs_per_actor == 1:
-        return make_environment(run, node)
+def make_vector_environment(run: Run, node: str) -> vector.VectorEnvironment:
+    """Returns the environments of an actor that steps several."""
     with _MAKING:
         return vector.make_vector_environment(
             run.config.env,

@@ -6,11 +6,12 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
+from acme import core
 from acme.utils import counting
 
 from acme_quant import roles
@@ -24,6 +25,10 @@ from acme_quant.launch.nodes.environment import make_environment
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.launch.settings.actors import ACTORS
 from acme_quant.launch.settings.config import Run
+
+if TYPE_CHECKING:
+    from acme_quant.policy.quantized_policy import QuantizedPolicy
+    from acme_quant.publishing.client import QuantizedVariableClient
 
 
 def make(context: Context) -> EvaluatorNode:
@@ -116,6 +121,22 @@ def run_episodes(
     return episodes
 
 
+class Policies(Protocol):
+    """What is evaluated: `EnginePolicies` or `AcmePolicies`."""
+
+    def update(self) -> int:
+        """Fetches the newest; returns the learner's step that it is of."""
+        ...
+
+    def describe(self) -> Mapping[str, float]:
+        """Returns columns of an evaluation's row that tell of it."""
+        ...
+
+    def behaviours(self) -> Iterator[tuple[str, Behaviour]]:
+        """Yields a column prefix and a greedy behaviour for each thing to evaluate."""
+        ...
+
+
 class EvaluatorNode:
     """Evaluates the policy greedily, each time it has learnt for long enough.
 
@@ -130,8 +151,8 @@ class EvaluatorNode:
         self,
         run: Run,
         environment: dm_env.Environment,
-        policies: Any,
-        counter: Any,
+        policies: Policies,
+        counter: roles.Counter,
         drawer: Drawer,
         started: float,
     ) -> None:
@@ -140,8 +161,7 @@ class EvaluatorNode:
         Args:
           run: the run's configuration.
           environment: an environment of its own.
-          policies: yields behaviours for what is to be evaluated now; see
-            `EnginePolicies` and `AcmePolicies`.
+          policies: what is to be evaluated now.
           counter: the run's counter.
           drawer: where the last return is left, so that the best checkpoint is known.
           started: time.time() at launch.
@@ -240,11 +260,16 @@ def _statistics(prefix: str, episodes: list[Episode]) -> dict[str, float]:
 class EnginePolicies:
     """The payload that the actors run."""
 
-    def __init__(self, client: Any, greedy: Any, float32: Any = None) -> None:
+    def __init__(
+        self,
+        client: QuantizedVariableClient,
+        greedy: roles.Exploration,
+        float32: Callable[[], QuantizedPolicy] | None = None,
+    ) -> None:
         """Evaluates what `client` holds, with the agent's greedy exploration.
 
         Args:
-          client: a QuantizedVariableClient.
+          client: holds what actors run.
           greedy: the agent's exploration at its lowest level.
           float32: returns the learner's policy in float32, to be evaluated as well;
             None leaves it out.
@@ -259,7 +284,7 @@ class EnginePolicies:
         self._client.update_and_wait()
         return self._client.policy.learner_step
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, float]:
         """Returns version and staleness, for the row of an evaluation."""
         staleness = {f"staleness_{k}": v for k, v in self._client.staleness().items()}
         return {"policy_version": self._client.version, **staleness}
@@ -277,7 +302,12 @@ class EnginePolicies:
 class AcmePolicies:
     """The learner's policy in Acme's own actor: the outside baseline."""
 
-    def __init__(self, actor: Any, learner: Any, greedy: Any) -> None:
+    def __init__(
+        self,
+        actor: core.Actor,
+        learner: roles.CountingSource,
+        greedy: roles.Exploration,
+    ) -> None:
         """Initializes the policies.
 
         Args:
@@ -296,7 +326,7 @@ class AcmePolicies:
         self._actor.update(wait=True)
         return steps
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, float]:
         """Returns nothing: Acme's actor does not know what version it runs."""
         return {}
 

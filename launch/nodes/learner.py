@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 
-import numpy as np
 import reverb
 import tensorflow as tf
 from acme import core
@@ -89,7 +88,11 @@ def _make_saver(
 
 
 class LearnerNode:
-    """Serves what the quantizer asks of a learner, and nothing else."""
+    """Steps a learner until the program ends.
+
+    Attributes:
+      served: the learner, which the quantizer asks, or actors if it publishes.
+    """
 
     def __init__(
         self,
@@ -104,43 +107,36 @@ class LearnerNode:
           learner: is stepped.
           logger: of the learner, to be closed at the end.
           saver: saves the learner.
-          publication: of a learner that publishes by itself; an attribute of the node.
+          publication: of a learner that publishes by itself.
         """
-        self._learner = learner
+        self.served = learner
         self._logger = logger
         self._saver = saver
-        self.publication = publication
-        if isinstance(learner, PublishingLearner):
-            self.get_policy = learner.get_policy
-            self.get_status = learner.get_status
-            self.get_float32 = learner.get_float32
-
-    def get_variables(self, names: list[str]) -> list[list[np.ndarray]]:
-        """See `ConsistentLearner.get_variables`."""
-        return self._learner.get_variables(names)
-
-    def get_steps(self) -> int:
-        """Returns the number of learner steps done."""
-        return self._learner.get_steps()
+        self._publication = publication
 
     def run(self) -> None:
         """Learns until the program ends."""
         works = [self._learn]
-        if self.publication is not None:
-            works.append(self.publication.log)
+        if self._publication is not None:
+            works.append(self._publication.log)
         stopping.serve_until_stopped(*works, close=self.close)
 
     def step(self) -> None:
         """Takes one learner step, and saves if it is time to."""
-        self._learner.step()
-        self._saver.after_step(self._learner.get_steps())
+        self.served.step()
+        self._saver.after_step(self.served.get_steps())
+
+    def log(self, stop: threading.Event) -> None:
+        """Writes rows of what it publishes until `stop` is set, if it publishes."""
+        if self._publication is not None:
+            self._publication.log(stop)
 
     def close(self) -> None:
         """Saves, and ends what the node writes."""
-        self._saver.at_the_end(self._learner.get_steps())
+        self._saver.at_the_end(self.served.get_steps())
         self._logger.close()
-        if self.publication is not None:
-            self.publication.close()
+        if self._publication is not None:
+            self._publication.close()
 
     def _learn(self, stop: threading.Event) -> None:
         while not stop.is_set():

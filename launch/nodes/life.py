@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from acme_quant.launch.checkpoints.deposits import Drawer
+import dm_env
+
+from acme_quant.environments.vector import VectorEnvironment
+from acme_quant.launch.checkpoints.deposits import Drawer, Keeper
 from acme_quant.launch.nodes import step_timeout
+from acme_quant.launch.nodes.step_timeout import (
+    WatchedEnvironment,
+    WatchedVectorEnvironment,
+)
 from acme_quant.launch.settings.config import Run
 from acme_quant.peers import calls
 
 # What a process that ends because its environment hangs gives the counter to answer.
 GIVE_UP_S = 1.0
+
+
+class Explorer(Protocol):
+    """An actor whose exploration can be left and taken up."""
+
+    def exploration_states(self) -> list[dict[str, Any]]:
+        """Returns where each environment's exploration is; JSON values."""
+        ...
+
+    def set_exploration_states(self, states: Sequence[dict[str, Any]]) -> None:
+        """Goes on exploring where `exploration_states` was taken."""
+        ...
 
 
 class Life:
@@ -24,31 +44,36 @@ class Life:
       steps_before: environment steps of this actor in earlier processes.
     """
 
-    def __init__(self, counter: Any, name: str) -> None:
-        """Takes what the last process of this actor left with the RunCounter."""
+    def __init__(self, counter: Keeper, name: str) -> None:
+        """Takes what the last process of this actor left with the counter."""
         self._drawer = Drawer(counter, name)
         before = self._drawer.take()
         self._starts = before.get("starts", 0) + 1
         self.steps_before = before.get("steps", 0)
         self._exploration = before.get("random")
-        self._environment: step_timeout.WatchedEnvironment | None = None
-        self._actor: Any = None
-        self._counter = calls.bounded(counter, GIVE_UP_S)
+        self._environment: step_timeout.Watched | None = None
+        self._actor: Explorer | None = None
+        self._counter: Keeper = calls.bounded(counter, GIVE_UP_S)
         # Of the first process: the node's name alone.
         self.seed_name = name if self._starts == 1 else f"{name} start {self._starts}"
 
-    def watch(self, environment: Any, run: Run) -> step_timeout.WatchedEnvironment:
-        """Returns an environment, or a vector of them, whose steps are timed."""
-        vector = hasattr(environment, "num_envs")
-        watch = (
-            step_timeout.WatchedVectorEnvironment
-            if vector
-            else step_timeout.WatchedEnvironment
-        )
-        self._environment = watch(environment, run.config.step_timeout_s, self._give_up)
-        return self._environment
+    def watch(self, environment: dm_env.Environment, run: Run) -> WatchedEnvironment:
+        """Returns an environment whose steps are timed."""
+        timeout_s = run.config.step_timeout_s
+        watched = WatchedEnvironment(environment, timeout_s, self._give_up)
+        self._environment = watched
+        return watched
 
-    def adopt(self, actor: Any) -> None:
+    def watch_vector(
+        self, environment: VectorEnvironment, run: Run
+    ) -> WatchedVectorEnvironment:
+        """Returns environments whose common steps are timed."""
+        timeout_s = run.config.step_timeout_s
+        watched = WatchedVectorEnvironment(environment, timeout_s, self._give_up)
+        self._environment = watched
+        return watched
+
+    def adopt(self, actor: Explorer) -> None:
         """Has `actor` explore on from what was left, and leaves its own state."""
         self._actor = actor
         if self._exploration is not None:

@@ -161,8 +161,6 @@ def _to_csv(cells: Sequence[Any]) -> bytes:
     return text.getvalue().encode()
 
 
-def _cell(value: Any) -> Any:
-    """Returns a plain Python value for a tensor or an array of one number."""
-    if hasattr(value, "numpy"):
-        value = value.numpy()
-    return value.item() if hasattr(value, "item") else value
+def _cell(value: object) -> object:
+    """Returns a plain Python value, also for a tensor or an array of one number."""
+    return np.asarray(value).item()

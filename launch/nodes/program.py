@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import launchpad as lp
 from launchpad import address as lp_address
@@ -86,10 +86,24 @@ def _environment(node: Node) -> dict[str, str]:
     return {**_QUIET, **dict.fromkeys(_THREADS, str(node.threads)), **_NO_ACCELERATOR}
 
 
-def _make(make: str, context: Context, **peers: Any) -> Any:
+def _make(make: str, context: Context, **peers: object) -> object:
     """Makes a node, in its own process."""
     context = dataclasses.replace(context, stop=lp.stop_event(), **peers)
     return pkgutil.resolve_name(make)(context)
+
+
+@runtime_checkable
+class Front(Protocol):
+    """A node that serves another object than itself."""
+
+    @property
+    def served(self) -> object:
+        """What peers call."""
+        ...
+
+    def run(self) -> None:
+        """Runs until the program ends."""
+        ...
 
 
 class CourierNode(lp.CourierNode):
@@ -104,7 +118,8 @@ class CourierNode(lp.CourierNode):
         """Makes, serves and runs the node."""
         instance = self._construct_instance()
         port = lp_address.get_port_from_address(self.courier_address.resolve())
-        self._server = serving.serve(instance, self._serves, port)
+        served = instance.served if isinstance(instance, Front) else instance
+        self._server = serving.serve(served, self._serves, port)
         instance.run()
 
 

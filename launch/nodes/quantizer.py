@@ -6,18 +6,17 @@ import logging
 import pathlib
 import threading
 
-import numpy as np
 from acme import specs
 from acme.utils import loggers
 
+from acme_quant import roles
 from acme_quant.launch.checkpoints.deposits import QUANTIZER, Drawer
 from acme_quant.launch.nodes import stopping
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.loggers import make_logger
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.publishing.action_changes import Changes
-from acme_quant.publishing.answer import Answer
-from acme_quant.publishing.learner import ConsistentLearner, PublishingLearner
+from acme_quant.publishing.learner import PublishingLearner
 from acme_quant.publishing.publisher import PolicyPublisher
 from acme_quant.records.whole_records import note_loss
 
@@ -32,7 +31,7 @@ def make(context: Context) -> QuantizerNode:
     return QuantizerNode(publisher, make_publication(context, publisher, drawer))
 
 
-def make_publisher(context: Context, learner: ConsistentLearner) -> PolicyPublisher:
+def make_publisher(context: Context, learner: roles.CountingSource) -> PolicyPublisher:
     """Returns the publisher of what `learner` learns."""
     run, config = context.run, context.run.config
     return PolicyPublisher(
@@ -130,24 +129,16 @@ class Publication:
 
 
 class QuantizerNode:
-    """Serves what clients and the launcher ask of the publisher, and nothing else."""
+    """Runs a publisher until the program ends.
+
+    Attributes:
+      served: the publisher, which clients ask.
+    """
 
     def __init__(self, publisher: PolicyPublisher, publication: Publication) -> None:
         """Runs `publisher` and leaves its `publication` in the run's folder."""
-        self._publisher = publisher
+        self.served = publisher
         self._publication = publication
-
-    def get_policy(self, newer_than: int, host: str) -> Answer:
-        """See `PolicyPublisher.get_policy`."""
-        return self._publisher.get_policy(newer_than, host)
-
-    def get_status(self) -> dict[str, float]:
-        """See `PolicyPublisher.get_status`."""
-        return self._publisher.get_status()
-
-    def get_float32(self) -> tuple[int, list[np.ndarray]]:
-        """See `PolicyPublisher.get_float32`."""
-        return self._publisher.get_float32()
 
     def run(self) -> None:
         """Publishes until the program ends."""
@@ -157,4 +148,4 @@ class QuantizerNode:
 
     def _publish(self, stop: threading.Event) -> None:
         del stop  # The publisher was made with it.
-        self._publisher.run()
+        self.served.run()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import abc
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import dm_env
+import numpy as np
+
+from acme_quant.environments.vector import VectorEnvironment
+
+E = TypeVar("E", dm_env.Environment, VectorEnvironment)
 
 
-class WatchedEnvironment(dm_env.Environment):
+class Watched(abc.ABC, Generic[E]):
     """Passes everything on; gives up a step or reset that takes too long.
 
     A step that hangs does so in C, where nothing can interrupt it: so its process ends,
@@ -24,14 +30,14 @@ class WatchedEnvironment(dm_env.Environment):
 
     def __init__(
         self,
-        environment: dm_env.Environment,
+        environment: E,
         timeout_s: float,
         give_up: Callable[[str], None],
     ) -> None:
         """Watches `environment`.
 
         Args:
-          environment: the environment.
+          environment: is stepped.
           timeout_s: seconds that a step may take; 0 for any time.
           give_up: called in another thread, with the reason, when one takes longer.
         """
@@ -54,7 +60,7 @@ class WatchedEnvironment(dm_env.Environment):
             self._calls += 1
             self._inside = False
 
-    def step(self, action: Any) -> dm_env.TimeStep:
+    def step(self, action: np.ndarray) -> dm_env.TimeStep:
         """Takes one action."""
         self._inside = True
         try:
@@ -91,9 +97,9 @@ class WatchedEnvironment(dm_env.Environment):
             self._inside = False
             self._closed = True
 
+    @abc.abstractmethod
     def _steps_of(self, timestep: dm_env.TimeStep) -> int:
         """Returns how many environment steps led to `timestep`."""
-        return 1
 
     def _watch(self) -> None:
         # Time is counted in ticks: a process that was stopped for a minute, and its
@@ -113,15 +119,22 @@ class WatchedEnvironment(dm_env.Environment):
         )
 
 
-class WatchedVectorEnvironment(WatchedEnvironment):
-    """The same for environments that are stepped together, with one limit for all."""
+class WatchedEnvironment(Watched[dm_env.Environment], dm_env.Environment):
+    """One environment."""
 
-    def __init__(self, environment: Any, *arguments: Any) -> None:
-        """Watches a vector environment; arguments as of WatchedEnvironment."""
-        super().__init__(environment, *arguments)
-        self.num_envs = environment.num_envs
+    def _steps_of(self, timestep: dm_env.TimeStep) -> int:
+        return 1
 
-    def take_failures(self) -> list[Exception]:
+
+class WatchedVectorEnvironment(Watched[VectorEnvironment]):
+    """Environments that are stepped together, with one limit for all."""
+
+    @property
+    def num_envs(self) -> int:
+        """How many environments there are."""
+        return self._environment.num_envs
+
+    def take_failures(self) -> Sequence[Exception]:
         """Returns the environments'."""
         return self._environment.take_failures()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable
+from typing import cast
 
 import dm_env
 import tensorflow as tf
@@ -101,14 +102,15 @@ class Training:
         self._steps = run.start.actor_steps
         self._stop = threading.Event()
         self._over = threading.Event()
-        self.loop: environment_loop.EnvironmentLoop | None = None
+        self.loop: environment_loop.EnvironmentLoop
         self.close_loop: Callable[[], None] = lambda: None
 
     def run(self, stop: threading.Event) -> None:
         """Runs to the last step or to `stop`, and leaves all that it wrote closed."""
         self._stop = stop
-        publication = self._learner.publication
-        log = threading.Thread(target=publication.log, args=(self._over,), daemon=True)
+        log = threading.Thread(
+            target=self._learner.log, args=(self._over,), daemon=True
+        )
         log.start()
         try:
             self.loop.run(stop=self._over)
@@ -150,29 +152,32 @@ def make(context: Context) -> Training:
     tf.config.experimental.enable_op_determinism()
     run = context.run
     (table,) = make_tables(context)
-    table = local.LocalReplay(table, run.node_seed("replay"))
-    context = dataclasses.replace(context, replay=table)
-    learner = _make_learner(dataclasses.replace(context, name="learner"))
-    context = dataclasses.replace(context, policies=learner)
+    replay = local.LocalReplay(table, run.node_seed("replay"))
+    learner = _make_learner(dataclasses.replace(context, name="learner"), replay)
+    context = dataclasses.replace(
+        context, policies=cast(SequentialLearner, learner.served)
+    )
     evaluator = None
     if run.config.evaluate_every:
         named = dataclasses.replace(context, name="evaluator")
         evaluator = evaluators.make(named)
     life = Life(context.counter, NODE)
-    training = Training(run, context.replay, learner, evaluator, life)
-    _make_loop(context, training, life)
+    training = Training(run, replay, learner, evaluator, life)
+    _make_loop(context, replay, training, life)
     return training
 
 
-def _make_learner(context: Context) -> LearnerNode:
+def _make_learner(context: Context, replay: local.LocalReplay) -> LearnerNode:
     """Returns a learner that draws each batch when it takes it."""
     run = context.run
     acme_builder = run.agent.make_acme_builder(run.agent_config)
     builder = LocalBuilder(acme_builder, run.agent_config.batch_size)
-    return learners.make_of(context, builder, context.replay, SequentialLearner)
+    return learners.make_of(context, builder, replay, SequentialLearner)
 
 
-def _make_loop(context: Context, training: Training, life: Life) -> None:
+def _make_loop(
+    context: Context, replay: local.LocalReplay, training: Training, life: Life
+) -> None:
     """Gives `training` its loop, whose actor lets the others learn."""
     run = context.run
     logger = make_logger(
@@ -181,7 +186,7 @@ def _make_loop(context: Context, training: Training, life: Life) -> None:
     quantized = actor.QuantizedActor(
         make_client(context),
         run.agent.exploration(context.spec, run.agent_config, 0, 1),
-        adder=run.agent.make_adders(context.replay, run.agent_config)[0],
+        adder=run.agent.make_adders(replay, run.agent_config)[0],
         seed=run.node_seed("noise_0"),
     )
     life.adopt(quantized)

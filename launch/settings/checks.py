@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from acme_quant.launch.settings import arguments, spec_child
 from acme_quant.launch.settings import config as run_config
@@ -16,6 +16,11 @@ from acme_quant.launch.settings.actors import ACTORS
 from acme_quant.launch.settings.config import Run, UsageError
 from acme_quant.policy import quantizers
 from acme_quant.settings.declaration import setting
+
+if TYPE_CHECKING:
+    from acme import specs
+
+    from acme_quant.policy.graph import Graph
 
 HelpRequested = arguments.HelpRequested
 NODES_IN = {"local_mp": run_config.PROCESSES, "local_mt": run_config.THREADS}
@@ -54,12 +59,12 @@ def parse(argv: Sequence[str]) -> Run:
     return dataclasses.replace(run, nodes_in=NODES_IN[launch.lp_launch_type])
 
 
-def prepare(run: Run) -> tuple[Any, Any]:
+def prepare(run: Run) -> tuple[specs.EnvironmentSpec, Graph | None]:
     """Checks the run, and makes what its nodes need.
 
     Returns:
-      The acme.specs.EnvironmentSpec and the lowered policy, a policy.graph.Graph;
-      None instead of the latter with Acme's own actors.
+      The environment's spec and the lowered policy, None with actors that take no
+      payload.
 
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
@@ -74,8 +79,8 @@ def prepare(run: Run) -> tuple[Any, Any]:
         return spec, lower(run, spec) if payload else None
 
 
-def check(run: Run) -> Any:
-    """Checks the run's settings and returns its acme.specs.EnvironmentSpec.
+def check(run: Run) -> specs.EnvironmentSpec:
+    """Checks the run's settings and returns its environment's spec.
 
     Raises:
       UsageError: with one sentence on the first thing that cannot be run.
@@ -85,7 +90,9 @@ def check(run: Run) -> Any:
     return _checked(run, lambda: spec_child.read_spec(run.config.env, options))
 
 
-def _checked(run: Run, read: Callable[[], Any]) -> Any:
+def _checked(
+    run: Run, read: Callable[[], specs.EnvironmentSpec]
+) -> specs.EnvironmentSpec:
     """Returns the spec that `read` returns, if the agent can act in it."""
     try:
         spec = read()
@@ -137,7 +144,7 @@ def check_workdir(workdir: pathlib.Path) -> None:
         raise UsageError(f"expected a writable folder, got --workdir={workdir}.")
 
 
-def lower(run: Run, spec: Any) -> Any:
+def lower(run: Run, spec: specs.EnvironmentSpec) -> Graph:
     """Returns the lowered policy of a run.
 
     Raises:

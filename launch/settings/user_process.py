@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 # What a process that has answered gets for its environment's close().
 CLOSE_S = 5.0
@@ -29,7 +29,8 @@ _PR_SET_PDEATHSIG = 1
 # Looked up before any fork: afterwards another thread may hold the loader's lock.
 _prctl = ctypes.CDLL(None).prctl
 
-Send = Callable[[Any], None]
+Send = Callable[[object], None]
+Self = TypeVar("Self", bound="UserProcess")
 
 
 class Refused(ValueError):
@@ -58,7 +59,7 @@ class UserProcess:
         )
         theirs.close()
 
-    def __enter__(self) -> UserProcess:
+    def __enter__(self: Self) -> Self:
         return self
 
     def __exit__(self, kind: type | None, *error: object) -> None:
@@ -124,7 +125,7 @@ def give_up(reason: str) -> None:
     os._exit(1)
 
 
-def tell(answers: Connection, content: Any, kind: type | None = None) -> None:
+def tell(answers: Connection, content: object, kind: type | None = None) -> None:
     """Sends an answer, or the sentence of an error."""
     answers.send_bytes(pickle.dumps((kind, content)))
 
@@ -168,7 +169,7 @@ def run(
             return Done(_end(process), _text(out), _text(errors))
 
 
-def _text(file: Any) -> str:
+def _text(file: BinaryIO) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")
 
