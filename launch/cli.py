@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 
-from acme_quant.launch.running import temporary
+from acme_quant.launch.running import signals, temporary
 from acme_quant.records import say
 
 COMMANDS = {
@@ -54,6 +54,7 @@ def _run() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    signals.leave_on_signals()
     if name != "doctor" and not _can_write_temporary_files():
         print(
             f"acme-quant {name}: expected a folder to write temporary files in, got "

@@ -24,6 +24,8 @@ def flush_all() -> None:
             stream.flush()
         except OSError:
             _drop(stream)
+        except RuntimeError:  # A signal came in the middle of a print.
+            continue
 
 
 def is_unread(stream: TextIO) -> bool:

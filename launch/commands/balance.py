@@ -21,6 +21,7 @@ from absl import flags
 from acme_quant.launch.commands import child
 from acme_quant.launch.reports import operating_point, runs
 from acme_quant.launch.reports.operating_point import Point
+from acme_quant.launch.running import signals
 from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import UsageError
 from acme_quant.policy import quantizers
@@ -110,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         say(f"{argv[0]}: {error}", sys.stderr)
         return 2
-    child.raise_on_signals()
+    signals.listen()
     try:
         points = run_all(plan, batch, argv)
     except child.Interrupted as interrupted:

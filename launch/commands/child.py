@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import pathlib
-import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from types import FrameType
 
+from acme_quant.launch.running import signals
+from acme_quant.launch.running.signals import Asked
+from acme_quant.launch.settings import process_groups
 from acme_quant.records.tail import last_line
 
 _PROGRAM = "from acme_quant.launch import cli; cli.main()"
-_PR_SET_PDEATHSIG = 1
 # A run that was asked to end saves and stops its nodes.
 END_S = 60.0
 SHOW_EVERY_S = 15.0
+_POLL_S = 0.1
 
 
 class Interrupted(Exception):
     """A signal asked us to end; `code` is the exit code that says so."""
 
-    def __init__(self, number: int) -> None:
-        """Keeps the shell's exit code of signal `number`."""
-        super().__init__(signal.Signals(number).name)
-        self.code = 128 + number
-
-
-def raise_on_signals() -> None:
-    """Makes Ctrl-C and SIGTERM raise Interrupted."""
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        del frame
-        raise Interrupted(number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handler)
+    def __init__(self, asked: Asked) -> None:
+        """Takes over name and exit code."""
+        super().__init__(asked.name)
+        self.code = asked.code
 
 
 def train(
@@ -58,35 +47,24 @@ def train(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        process = process_groups.start(
             [sys.executable, "-c", _PROGRAM, "train", *flags],
+            commands=True,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Ctrl-C reaches us alone, so that the run gets one signal and not two.
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
-    try:
-        while True:
-            try:
-                return process.wait(SHOW_EVERY_S), last_line(log)
-            except subprocess.TimeoutExpired:
-                show(last_line(log))
-    except Interrupted:
-        _end(process)
-        raise
-
-
-def _end(process: subprocess.Popen) -> None:
-    process.send_signal(signal.SIGINT)
-    try:
-        process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    shown = time.monotonic()
+    while not process_groups.wait(process, _POLL_S):
+        if asked := signals.asked():
+            process_groups.tell(process)
+            process_groups.wait(process, END_S)
+            process_groups.end(process)
+            raise Interrupted(asked)
+        if time.monotonic() - shown > SHOW_EVERY_S:
+            shown = time.monotonic()
+            show(last_line(log))
+    code = process_groups.end(process)
+    if asked := signals.asked():
+        raise Interrupted(asked)
+    return code, last_line(log)

@@ -19,6 +19,7 @@ from typing import Any
 from absl import flags
 
 from acme_quant.launch.commands import child
+from acme_quant.launch.running import signals
 from acme_quant.launch.settings import arguments, checks, machine
 from acme_quant.launch.settings.config import PROCESSES, RunConfig, UsageError
 from acme_quant.policy import quantizers
@@ -95,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         say(f"{argv[0]}: {error}", sys.stderr)
         return 2
-    child.raise_on_signals()
+    signals.listen()
     code = 0
     try:
         run_all(comparison, about)

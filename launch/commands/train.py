@@ -20,7 +20,8 @@ def main(argv: Sequence[str]) -> int:
 
     Returns:
       0 when the run reached its steps, 1 when a node failed, 2 when the request cannot
-      be run (one sentence says why, before any process starts), 130 on Ctrl-C.
+      be run (one sentence says why, before any process starts), 128 + its number when
+      a signal ended it.
     """
     # Before TensorFlow is imported, and for every node: no start-up chatter, and no
     # process that compiles TensorFlow's sources anew (12 s instead of 4).
@@ -33,9 +34,6 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         print(f"{argv[0]}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:  # Before the run listens to signals; its nodes die too.
-        print(f"{argv[0]}: ended by SIGINT", file=sys.stderr)
-        return 130
 
 
 def _train(argv: Sequence[str], now: float) -> int:

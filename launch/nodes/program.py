@@ -21,11 +21,12 @@ from launchpad.nodes import base
 from launchpad.nodes.python.local_multi_processing import PythonProcess
 
 from acme_quant.launch import nodes
-from acme_quant.launch.nodes import Node
+from acme_quant.launch.nodes import Node, stopping
 from acme_quant.launch.nodes.context import Context
 from acme_quant.peers import serving
 
-_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
+# The last one: a process's title does not overwrite its environment in /proc.
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1", "SPT_NOENV": "1"}
 _THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -88,8 +89,18 @@ def _environment(node: Node) -> dict[str, str]:
 
 def _make(make: str, context: Context, **peers: object) -> object:
     """Makes a node, in its own process."""
+    if stopping.is_own_process():
+        stopping.stop_on_word()
+        _entitle(context)
     context = dataclasses.replace(context, stop=lp.stop_event(), **peers)
     return pkgutil.resolve_name(make)(context)
+
+
+def _entitle(context: Context) -> None:
+    """Names the node, for `ps`, `top` and the like."""
+    import setproctitle
+
+    setproctitle.setproctitle(f"acme-quant: {context.name} of {context.run.workdir}")
 
 
 @runtime_checkable

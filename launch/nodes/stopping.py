@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 import launchpad as lp
 from launchpad import context
 
+from acme_quant.launch.settings import process_groups
 from acme_quant.records import say
 
 GRACE_S = 3.0
@@ -86,6 +87,26 @@ def serve_until_stopped(
     if is_own_process():
         say.flush_all()
         os._exit(code)
+
+
+def stop_on_word() -> None:
+    """Has this node's process end when its launcher says so, and on nothing else.
+
+    To be called in the main thread of its process.
+    """
+    process_groups.be_deaf()
+    pipe = process_groups.hear_word()
+    # A thread: a handler that set the event might wait for the frame it interrupts.
+    listen = threading.Thread(
+        target=_stop_on_word, args=(pipe, lp.stop_event()), daemon=True, name="word"
+    )
+    listen.start()
+
+
+def _stop_on_word(pipe: int, stop: threading.Event) -> None:
+    while process_groups.WORD not in os.read(pipe, 64):
+        continue
+    stop.set()
 
 
 def is_own_process() -> bool:

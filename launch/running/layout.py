@@ -38,9 +38,6 @@ class Layout(Protocol):
             waited for.
         """
 
-    def kill(self) -> None:
-        """Ends all nodes at once."""
-
 
 def start(context: Context) -> Layout:
     """Starts a run in the layout that its command line asks for."""

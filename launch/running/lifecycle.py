@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from collections.abc import Callable
 from concurrent import futures
-from types import FrameType
 
 from acme_quant.launch import nodes
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.running import layout as layouts
-from acme_quant.launch.running import progress, summary, temporary
+from acme_quant.launch.running import progress, signals, summary, temporary
+from acme_quant.launch.running.launcher_log import LauncherLog
 from acme_quant.launch.running.layout import Layout
+from acme_quant.launch.running.overdue import Overdue
 from acme_quant.launch.settings.config import Run
 from acme_quant.records import csv_rows, energy
 from acme_quant.records.say import say
 
 POLL_S = 0.25
-
-
-class Interrupted(Exception):
-    """A signal asked the run to end; `code` is the exit code that says so."""
-
-    def __init__(self, number: int) -> None:
-        """Keeps the shell's exit code of signal `number`."""
-        super().__init__(signal.Signals(number).name)
-        self.code = 128 + number
+# For an evaluation, where a step may take for ever.
+PATIENCE_S = 60.0
 
 
 class Watch:
@@ -48,6 +41,12 @@ class Watch:
         self._started = started
         self._answer: futures.Future | None = None
         self._progress = progress.Progress(start_steps=run.start.actor_steps)
+        self._log = LauncherLog(run.workdir)
+        # A hanging step ends the evaluator, which then has one more try.
+        patience_s = 2 * (run.config.step_timeout_s or PATIENCE_S)
+        self._overdue = Overdue(
+            run.config.evaluate_every, patience_s, run.start.learner_steps
+        )
         self._ended: float | None = None
         self.counts: dict[str, float] = {}
 
@@ -73,14 +72,19 @@ class Watch:
         """Returns the state of the run as its files and the counter tell it."""
         row = csv_rows.last_row(self._run.workdir / "csv" / "evaluator.csv")
         actor = csv_rows.last_row(self._run.workdir / "csv" / "actor_0.csv")
+        learned = int(self.counts.get("learner_steps", 0))
+        sentence = self._overdue.look(learned, _int(row.get("learner_steps")) or 0)
+        if sentence:
+            self._log.tell(sentence)
         return progress.Status(
             wall_s=(self._ended or time.time()) - self._started,
             actor_steps=int(self.counts.get("actor_steps", 0)),
             max_actor_steps=self._run.config.max_actor_steps,
-            learner_steps=int(self.counts.get("learner_steps", 0)),
+            learner_steps=learned,
             policy_version=_int(actor.get("policy_version")),
             evaluation_return=_float(row.get("episode_return")),
             failed_episodes=int(self.counts.get("actor_failed_episodes", 0)),
+            overdue_evaluations=self._overdue.missing,
         )
 
     def speed(self) -> float:
@@ -123,50 +127,23 @@ def launch(context: Context) -> int:
 def _see_to_its_end(layout: Layout, watch: Watch) -> int:
     """Watches until the steps are done, a node fails or a signal comes."""
     code, reason = 0, ""
-    signals = _Signals(layout)
+    signals.listen()
     try:
-        signals.listen()
-        while not watch.poll():
+        while not signals.asked() and not watch.poll():
             layout.check()
             time.sleep(POLL_S)
-        signals.ending = True
-    except Interrupted as interrupted:
-        code, reason = interrupted.code, f"ended by {interrupted}"
     except Exception as error:  # A node in this process raises whatever it likes.
         code, reason = 1, str(error)
-    signals.ending = True
+    # A node may die of the signal that its launcher has got too.
+    asked = signals.asked()
+    if asked is not None:
+        code, reason = asked.code, f"ended by {asked.name}"
     watch.close()
     # A last evaluation is worth waiting for when the run has reached its steps only.
     layout.stop(early=bool(reason))
     if reason:
         say(f"acme-quant train: {reason}", sys.stderr)
     return code
-
-
-class _Signals:
-    """The first Ctrl-C or SIGTERM ends the run in order, the second at once.
-
-    Attributes:
-      ending: whether the run is ending already, for whatever reason.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        """Listens to nothing yet; the nodes are killed when there is no time."""
-        self._layout = layout
-        self.ending = False
-
-    def listen(self) -> None:
-        """Takes the signals from now on."""
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, self._receive)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.ending:
-            self._layout.kill()
-            temporary.leave(128 + number)
-        self.ending = True
-        raise Interrupted(number)
 
 
 def _int(text: str | None) -> int | None:

@@ -59,9 +59,6 @@ class OneThread:
         self._stop.set()
         self._thread.join(STOP_S)
 
-    def kill(self) -> None:
-        """Does nothing: the launcher's process ends, and the run with it."""
-
     def _run(self, context: Context) -> None:
         try:
             one_thread.make(context).run(self._stop)

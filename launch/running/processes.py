@@ -7,11 +7,9 @@ run by killing its own process group. So the commands it made are started here.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 import pathlib
-import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -25,14 +23,13 @@ from acme_quant.launch import nodes
 from acme_quant.launch.nodes import Node
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.program import make_program
+from acme_quant.launch.running.launcher_log import LauncherLog
 from acme_quant.launch.running.restarts import Restarts
-from acme_quant.records.say import say
+from acme_quant.launch.settings import process_groups
 from acme_quant.records.tail import last_line
-from acme_quant.records.whole_records import WholeRecords
 
 STOP_S = 12.0
 GROUP_S = 2.0
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclasses.dataclass
@@ -57,7 +54,7 @@ class Worker:
     @property
     def exit_code(self) -> int | None:
         """The exit code, negative for a signal; None while it runs."""
-        return self.process.poll()
+        return process_groups.exit_code(self.process)
 
     def last_words(self) -> str:
         """Returns the last line that the node wrote: with an error, its message."""
@@ -83,14 +80,14 @@ class Processes:
     """The processes of one run.
 
     Every process leads a session of its own, so that Ctrl-C reaches the launcher
-    alone, and dies with the launcher, however that ends.
+    alone, leaves the order of ends to the launcher, and dies with it, however it ends.
     """
 
     def __init__(self, context: Context) -> None:
         """Starts one process a node; its output goes to the run's logs/NAME.log."""
         run = context.run
         log_dir = run.workdir / "logs"
-        log_dir.mkdir(parents=True, exist_ok=True)
+        self._log = LauncherLog(run.workdir)
         made = make_program(context)
         names = _names(made.program)
         commands = _commands(made.program, made.resources())
@@ -98,10 +95,11 @@ class Processes:
         self._restarts = Restarts(
             0 if run.config.actor_failures == "stop" else restarts
         )
-        self._log = WholeRecords(log_dir / "launcher.log")
         self._workers = [
             _start(name, command, log_dir) for name, command in zip(names, commands)
         ]
+        for name, pid in self.pids().items():
+            self._log.note(f"node {name} is process {pid}")
         self._coordinator = made.coordinator.dereference()
 
     def pids(self) -> dict[str, int]:
@@ -123,14 +121,16 @@ class Processes:
             elif time.monotonic() >= worker.restart_at:
                 worker.process = _spawn(worker.command, worker.log)
                 worker.restart_at = None
-                self._report(f"node {worker.name} is started again")
+                pid = worker.process.pid
+                self._report(f"node {worker.name} is started again as process {pid}")
 
     def _ended(self, worker: Worker) -> None:
-        """Plans the restart of a node.
+        """Ends what a dead node has left running, and plans its restart.
 
         Raises:
           NodeFailed: if there is none.
         """
+        process_groups.end(worker.process)
         if not worker.node.may_restart:
             raise NodeFailed(worker)
         pause_s = self._restarts.after_death(worker.name)
@@ -143,9 +143,7 @@ class Processes:
         """Tells the console and `launcher.log`, with the number of live actors."""
         actors = [w for w in self._workers if w.node.numbered]
         live = sum(worker.exit_code is None for worker in actors)
-        line = f"acme-quant: {sentence}; {live} of {len(actors)} actors live"
-        say(line)
-        self._log.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n".encode())
+        self._log.tell(f"{sentence}; {live} of {len(actors)} actors live")
 
     def ask(self) -> futures.Future:
         """Returns the coordinator's status, answered some time later."""
@@ -170,13 +168,6 @@ class Processes:
             reserved_s = GROUP_S * (len(turns) - 1 - turns.index(turn))
             group = [w for w in self._workers if w.node.ends == turn]
             _end(group, deadline - reserved_s)
-
-    def kill(self) -> None:
-        """Kills all nodes at once."""
-        for worker in self._workers:
-            _signal(worker, signal.SIGKILL)
-        for worker in self._workers:
-            worker.process.wait()
 
 
 def _names(program: lp.Program) -> list[str]:
@@ -215,42 +206,21 @@ def _start(
 
 def _spawn(command: run_locally.CommandToLaunch, log: pathlib.Path) -> subprocess.Popen:
     with log.open("ab") as output:
-        return subprocess.Popen(
+        return process_groups.start(
             command.command_as_list,
+            deaf=True,
             env={**os.environ, **command.env_overrides},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
 
 
-# Looked up before any fork: afterwards another thread may hold the loader's lock.
-_prctl = ctypes.CDLL(None).prctl
-
-
-def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when the launcher is gone."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _end(workers: Iterable[Worker], deadline: float) -> None:
-    workers = [w for w in workers if w.exit_code is None]
+    """Tells nodes to end; kills what is left of their groups at `deadline`."""
+    workers = list(workers)
     for worker in workers:
-        # One that was stopped hears nothing until it goes on. In this order: a signal
-        # that waits for a stopped process may go to a thread that Python does not hear.
-        _signal(worker, signal.SIGCONT)
-        _signal(worker, signal.SIGTERM)
+        process_groups.tell(worker.process)
     for worker in workers:
-        try:
-            worker.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            _signal(worker, signal.SIGKILL)
-            worker.process.wait()
-
-
-def _signal(worker: Worker, number: int) -> None:
-    if worker.exit_code is None:
-        # The session of the node, so that what it started ends with it.
-        os.killpg(worker.process.pid, number)
+        process_groups.wait(worker.process, max(0.0, deadline - time.monotonic()))
+        process_groups.end(worker.process)

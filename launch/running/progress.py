@@ -29,6 +29,7 @@ class Status:
     policy_version: int | None
     evaluation_return: float | None
     failed_episodes: int = 0
+    overdue_evaluations: int = 0
 
     def line(self, steps_per_s: float, columns: int | None = None) -> str:
         """Returns share done, speed, last evaluation, version and time left.

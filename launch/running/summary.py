@@ -52,6 +52,7 @@ def write(
         "policy_version": status.policy_version,
         "evaluation_return": status.evaluation_return,
         "failed_episodes": status.failed_episodes,
+        "overdue_evaluations": status.overdue_evaluations,
         "kwh": energy.kwh,
         "kg_co2": energy.kg_co2,
         "energy_method": energy.method,
@@ -90,6 +91,8 @@ def line(result: dict[str, Any]) -> str:
     past = result["actor_steps"] - result["max_actor_steps"]
     if past > MOST_PAST * result["max_actor_steps"]:
         parts.insert(3, f"{past} steps past --max_actor_steps, as actors count apart")
+    if overdue := result["overdue_evaluations"]:
+        parts.insert(2, f"{overdue} evaluations overdue")
     if result["lost_rows"]:
         lost = (f"{count} of {name}" for name, count in result["lost_rows"].items())
         parts.insert(1, f"rows lost: {', '.join(lost)}")

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import NoReturn
 
+from acme_quant.launch.settings import process_groups
 from acme_quant.records import say
 
 PREFIX = "acme-quant-"
@@ -24,6 +25,8 @@ _LOCK = "lock"
 _YOUNG_S = 60.0
 
 _own: pathlib.Path | None = None
+# Whether this process is about to end: its exit code is decided.
+leaving = False
 
 
 @contextlib.contextmanager
@@ -52,7 +55,13 @@ def own_folder() -> Iterator[None]:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends this process at once, threads and all, with nothing temporary left."""
+    """Ends this process at once, with all that it started and nothing temporary left.
+
+    A signal's handler may call it.
+    """
+    global leaving
+    leaving = True
+    process_groups.end_all()
     say.flush_all()
     _remove()
     os._exit(code)

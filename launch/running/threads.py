@@ -12,7 +12,6 @@ import launchpad as lp
 from acme_quant.launch.nodes import nodes_of
 from acme_quant.launch.nodes.context import Context
 from acme_quant.launch.nodes.program import make_program
-from acme_quant.launch.running import temporary
 from acme_quant.launch.settings.actors import ACTORS
 
 STOP_S = 12.0
@@ -52,7 +51,3 @@ class Threads:
         )
         wait.start()
         wait.join(STOP_S)
-
-    def kill(self) -> None:
-        """Leaves at once."""
-        temporary.leave(1)

@@ -8,12 +8,10 @@ waits. In the end the whole process group is killed.
 
 from __future__ import annotations
 
-import ctypes
 import io
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,12 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from acme_quant.launch.settings import process_groups
+
 # What a process that has answered gets for its environment's close().
 CLOSE_S = 5.0
 _POLL_S = 0.1
-_PR_SET_PDEATHSIG = 1
-# Looked up before any fork: afterwards another thread may hold the loader's lock.
-_prctl = ctypes.CDLL(None).prctl
 
 Send = Callable[[object], None]
 Self = TypeVar("Self", bound="UserProcess")
@@ -50,12 +47,11 @@ class UserProcess:
         # The folder itself is not on the path: modules in it may be named like ours.
         program = f"import sys; sys.path.pop(0); from {module} import main; main()"
         arguments = (str(theirs.fileno()), json.dumps(request))
-        self._process = subprocess.Popen(
+        self._process = process_groups.start(
             [sys.executable, "-c", program, *arguments],
+            deaf=True,
             stdin=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
         theirs.close()
 
@@ -74,14 +70,15 @@ class UserProcess:
         """
         deadline = time.monotonic() + timeout_s
         while not self._answers.poll(_POLL_S):
-            if _has_ended(self._process) and not self._answers.poll():
+            ended = process_groups.exit_code(self._process) is not None
+            if ended and not self._answers.poll():
                 raise Failed(self._how_it_ended())
             if time.monotonic() > deadline:
                 raise Failed(f"no answer within {timeout_s:g} s")
         try:
             kind, content = _loads(self._answers.recv_bytes())
         except EOFError:
-            _wait(self._process, CLOSE_S)
+            process_groups.wait(self._process, CLOSE_S)
             raise Failed(self._how_it_ended()) from None
         if kind is not None:
             raise kind(content)
@@ -89,12 +86,12 @@ class UserProcess:
 
     def end(self, grace_s: float = 0.0) -> None:
         """Kills the process with its group, after `grace_s` seconds at most."""
-        _wait(self._process, grace_s)
-        _end(self._process)
+        process_groups.wait(self._process, grace_s)
+        process_groups.end(self._process)
         self._answers.close()
 
     def _how_it_ended(self) -> str:
-        code = _end(self._process)
+        code = process_groups.end(self._process)
         how = f"was killed by signal {-code}" if code < 0 else f"exited with {code}"
         return f"its process {how}"
 
@@ -107,6 +104,7 @@ def serve(work: Callable[[dict[str, Any], Send], None]) -> None:
     """
     from acme_quant.environments.errors import in_one_line
 
+    process_groups.be_deaf()
     answers = Connection(int(sys.argv[1]), readable=False)
     try:
         work(json.loads(sys.argv[2]), lambda content: tell(answers, content))
@@ -155,50 +153,18 @@ def run(
         given.write(text.encode())
         given.seek(0)
         with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                command,
-                env=env,
-                stdin=given,
-                stdout=out,
-                stderr=errors,
-                start_new_session=True,
+            process = process_groups.start(
+                command, env=env, stdin=given, stdout=out, stderr=errors
             )
-            if not _wait(process, timeout_s):
-                _end(process)
+            if not process_groups.wait(process, timeout_s):
+                process_groups.end(process)
                 raise subprocess.TimeoutExpired(command, timeout_s)
-            return Done(_end(process), _text(out), _text(errors))
+            return Done(process_groups.end(process), _text(out), _text(errors))
 
 
 def _text(file: BinaryIO) -> str:
     file.seek(0)
     return file.read().decode(errors="replace")
-
-
-def _wait(process: subprocess.Popen, timeout_s: float) -> bool:
-    """Waits for the end, and leaves the process to be ended; returns whether it came.
-
-    Until it is waited for in earnest, its group's number is nobody else's.
-    """
-    deadline = time.monotonic() + timeout_s
-    while not _has_ended(process):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _has_ended(process: subprocess.Popen) -> bool:
-    if process.returncode is not None:
-        return True
-    look = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    return os.waitid(os.P_PID, process.pid, look) is not None
-
-
-def _end(process: subprocess.Popen) -> int:
-    """Kills what is left of the group; returns the exit code of the process."""
-    if process.returncode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    return process.wait()
 
 
 class _Unpickler(pickle.Unpickler):
@@ -213,8 +179,3 @@ class _Unpickler(pickle.Unpickler):
 
 def _loads(content: bytes) -> Any:
     return _Unpickler(io.BytesIO(content)).load()
-
-
-def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent is gone."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

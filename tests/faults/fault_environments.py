@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
 import time
 from typing import Any, Callable
 
@@ -103,6 +104,14 @@ def hangs_once(seed: int = 0) -> Environment:
             time.sleep(3600)
 
     return Environment(fault, seed)
+
+
+def hangs_with_a_child(seed: int = 0) -> Environment:
+    """As `hangs_once`, with a process of its own that it never ends."""
+    child = subprocess.Popen(["sleep", "600"])
+    with open(os.environ["FAULT_CHILDREN"], "a") as file:
+        file.write(f"{child.pid}\n")
+    return hangs_once(seed)
 
 
 def kills_its_process(seed: int = 0) -> Environment:

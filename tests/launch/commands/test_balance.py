@@ -11,6 +11,7 @@ import synthetic_runs as synthetic
 from acme_quant.launch.commands import balance, child
 from acme_quant.launch.reports import balance_page, operating_point, runs
 from acme_quant.launch.reports.operating_point import Point
+from acme_quant.launch.running import signals
 
 # A point at which everybody waits a little; the tests change what they look at.
 EVEN = Point(
@@ -147,7 +148,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return 0, "done"
 
     monkeypatch.setattr(child, "train", train)
-    monkeypatch.setattr(child, "raise_on_signals", lambda: None)
+    monkeypatch.setattr(signals, "listen", lambda: None)
     return asked
 
 

@@ -9,6 +9,7 @@ import synthetic_runs as synthetic
 
 from acme_quant.launch.commands import child, compare
 from acme_quant.launch.reports import comparison, figures
+from acme_quant.launch.running import signals
 from acme_quant.launch.settings import arguments
 from acme_quant.launch.settings.config import UsageError
 
@@ -31,7 +32,7 @@ class Trainer:
         arm = "acme" if given.get("actor") == "acme" else given["quantizer"]
         code = self.codes.get((arm, int(given["seed"])), 0)
         if code == 130:
-            raise child.Interrupted(2)
+            raise child.Interrupted(signals.Asked("SIGINT", 130))
         if code != 2:
             synthetic.write_run(
                 pathlib.Path(given["workdir"]),
@@ -46,7 +47,7 @@ class Trainer:
 def trainer(monkeypatch: pytest.MonkeyPatch) -> Trainer:
     trainer = Trainer()
     monkeypatch.setattr(child, "train", trainer)
-    monkeypatch.setattr(child, "raise_on_signals", lambda: None)
+    monkeypatch.setattr(signals, "listen", lambda: None)
     # Drawing takes longer than all else, and has tests of its own.
     monkeypatch.setattr(figures, "draw", lambda *args: {})
     return trainer
