@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 KERNELS := $(wildcard acme_quant/kernels/*.c acme_quant/kernels/*.h)
 
-.PHONY: install train test test-export-cross faults check format pins clean soak
+.PHONY: install train test test-export-cross faults check types format pins clean soak
 
 install: $(INSTALLED)
 
@@ -40,9 +40,15 @@ test-export-cross: $(INSTALLED)
 soak: $(INSTALLED)
 	$(BIN)/python tests/soak/soak.py $(ARGS)
 
-check: $(INSTALLED)
+check: $(INSTALLED) types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(INSTALLED)
+	rm -rf build/types && mkdir -p build/types
+	cp -rs $(CURDIR)/acme_quant build/types
+	cp -rs $(CURDIR)/agents $(CURDIR)/launch build/types/acme_quant
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .

@@ -62,7 +62,7 @@ setuptools.setup(
         "acme_quant.agents.presets": ["*.flags"],
         # The texts that exported policies are made of.
         "acme_quant.export": ["*.c"],
-        "acme_quant.kernels": ["*.c", "*.h"],
+        "acme_quant.kernels": ["*.c", "*.h", "*.pyi"],
     },
     # `agents` and `launch` are too common as installed top-level names.
     package_dir={"acme_quant.agents": "agents", "acme_quant.launch": "launch"},

@@ -42,7 +42,8 @@ class Quantizer(Protocol):
 
         Args:
           weight: float32 [K, N].
-          out: where the codes go, or None for a new array.
+          out: where the codes go, or None for a new array. A quantizer of one's own
+            may lack it: its codes are then checked, and copied to where they go.
         """
         ...
 
@@ -117,6 +118,7 @@ class VariableSource(Protocol):
         ...
 
 
+@runtime_checkable
 class CountingSource(VariableSource, Protocol):
     """A learner that knows how often it has stepped."""
 

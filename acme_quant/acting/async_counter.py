@@ -14,8 +14,9 @@ import logging
 import threading
 import time
 from concurrent import futures
-from typing import Any, Dict
+from typing import Dict, Mapping
 
+from acme_quant import roles
 from acme_quant.peers import calls
 
 # A node has 3 s to end (launch.stopping), and leaves its state after its counts.
@@ -33,7 +34,7 @@ class AsyncCounter:
 
     def __init__(
         self,
-        parent: Any = None,
+        parent: roles.Counter | None = None,
         prefix: str = "",
         time_delta: float = 1.0,
         max_silence_s: float = calls.MAX_SILENCE_S,
@@ -51,7 +52,7 @@ class AsyncCounter:
         self._prefix = f"{prefix}_" if prefix else ""
         self._time_delta = time_delta
         self._next_call = 0.0
-        self._call: futures.Future | None = None
+        self._call: futures.Future[Mapping[str, float]] | None = None
         self._pending: Dict[str, float] = {}
         # What the parent said last, and all that it could not know then.
         self._counts = {} if parent is None else dict(self._parent.get_counts())
@@ -75,7 +76,7 @@ class AsyncCounter:
     def get_counts(self) -> Dict[str, float]:
         """Returns as `increment` does, and calls the parent if it is time to."""
         if self._call is not None and self._call.done():
-            self._take()
+            self._take(self._call)
         if self._parent is not None and self._call is None:
             now = time.perf_counter()
             if now >= self._next_call:
@@ -115,9 +116,9 @@ class AsyncCounter:
                 self._pass_on()
                 continue
             if not futures.wait([self._call], deadline - time.monotonic()).done:
-                self._give_up(timeout_s)
+                self._give_up(self._call, timeout_s)
                 return
-            self._take()
+            self._take(self._call)
 
     def _pass_on(self) -> None:
         """Sends what is pending."""
@@ -127,9 +128,9 @@ class AsyncCounter:
         else:
             self._counts = dict(self._parent.increment(**pending))
 
-    def _take(self) -> None:
+    def _take(self, call: futures.Future[Mapping[str, float]]) -> None:
         """Takes the answer of the call that is done."""
-        call, self._call = self._call, None
+        self._call = None
         try:
             counts = dict(call.result())
         except Exception as error:
@@ -141,9 +142,11 @@ class AsyncCounter:
             counts[key] = counts.get(key, 0) + number
         self._counts = counts
 
-    def _give_up(self, timeout_s: float) -> None:
+    def _give_up(
+        self, call: futures.Future[Mapping[str, float]], timeout_s: float
+    ) -> None:
         """Leaves the call under way: with one open a process does not end."""
-        self._call.cancel()
+        call.cancel()
         self._call = None
         logging.warning(
             "The counter has not answered for %.1f s; counts may be lost, %s for sure.",

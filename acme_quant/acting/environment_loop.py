@@ -63,9 +63,10 @@ class _Record:
         self._client = actor.client if isinstance(actor, roles.TimedActor) else None
         self._clock = clock
         self._counter = counter or AsyncCounter()
-        self._logger = logger or loggers.make_default_logger(label)
-        sparing = isinstance(self._logger, roles.SparingLogger)
-        self._wants = self._logger.wants if sparing else _always
+        logger = logger or loggers.make_default_logger(label)
+        self._logger = logger
+        sparing = isinstance(logger, roles.SparingLogger)
+        self._wants = logger.wants if sparing else _always
         self._count_period_s = count_period_s
         self.next_count = time.perf_counter() + count_period_s
         self.steps = self._counted_steps = self._ended_steps = 0

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Callable, TypeVar, cast
+
+if TYPE_CHECKING:
+    import courier
 
 # Outlasts a peer that is stopped for a minute and answers again.
 MAX_SILENCE_S = 120.0
@@ -20,23 +23,27 @@ START_S = 300.0
 _log = logging.getLogger(__name__)
 
 
+Peer = TypeVar("Peer")
+
+
 class PeerSilent(RuntimeError):
     """A peer has not answered for longer than it may."""
 
 
-def is_remote(peer: Any) -> bool:
+def is_remote(peer: object) -> bool:
     """Returns whether calls to `peer` cross a process boundary."""
     return hasattr(peer, "futures")
 
 
-def bounded(peer: Any, timeout_s: float = CALL_TIMEOUT_S) -> Any:
+def bounded(peer: Peer, timeout_s: float = CALL_TIMEOUT_S) -> Peer:
     """Returns a client of the same address whose calls fail after `timeout_s`.
 
     A peer of this process is returned as it is.
     """
     if not is_remote(peer):
         return peer
-    return type(peer)(peer.address, call_timeout=timeout_s)
+    client = cast("courier.Client", peer)
+    return cast("Peer", type(client)(client.address, call_timeout=timeout_s))
 
 
 class Silence:

@@ -1,6 +1,7 @@
 """The layout of a payload, read with care: what `PolicyWriter` writes, checked.
 
-The sender of a payload is not trusted. Types and lengths are checked here; the engine
+The sender of a payload is not trusted. Types and lengths are checked here, but those of
+the key 'tensors': `payload.decode` has read it already, to find the tensors. The engine
 checks the operations themselves.
 """
 

@@ -145,7 +145,7 @@ def aligned_buffer(nbytes: int) -> memoryview:
         return memoryview(pages)
     room = np.zeros(nbytes + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
-    return memoryview(room)[start : start + nbytes]
+    return room.data[start : start + nbytes]
 
 
 def canonical_json(value: Any) -> bytes:
@@ -218,14 +218,13 @@ def checksum(buffer: memoryview) -> int:
     return kernels.crc32c(buffer[HEADER.size :], head)
 
 
-def decode(buffer: Buffer, like: Payload | None = None) -> Payload:
+def decode(buffer: Buffer, table: Table | None = None) -> Payload:
     """Reads a payload in place, from a sender nobody vouches for.
 
     Args:
       buffer: exactly one payload, bytes or uint8, C-contiguous. The result views it;
         only a buffer that is not aligned to 16 bytes is copied.
-      like: an earlier version of the policy; its parsed layout serves again when the
-        layout bytes are the same.
+      table: of an earlier version; it serves again when the layout bytes are the same.
 
     Raises:
       PayloadError: in one sentence, what was expected and what came.
@@ -234,9 +233,7 @@ def decode(buffer: Buffer, like: Payload | None = None) -> Payload:
     header = _check_header(view)
     layout_end = HEADER.size + header.layout_bytes
     layout_bytes = bytes(view[HEADER.size : layout_end])
-    if like is not None and like.table.layout_bytes == layout_bytes:
-        table = like.table
-    else:
+    if table is None or table.layout_bytes != layout_bytes:
         table = _table(layout_bytes)
     if table.total_bytes != view.nbytes:
         raise PayloadError(
@@ -253,7 +250,7 @@ def _byte_view(buffer: Buffer) -> memoryview:
     if isinstance(buffer, np.ndarray) and buffer.dtype != np.uint8:
         raise PayloadError(f"expected a uint8 array, got {buffer.dtype}.")
     try:
-        view = memoryview(buffer)
+        view = buffer.data if isinstance(buffer, np.ndarray) else memoryview(buffer)
     except TypeError as error:
         raise PayloadError(f"expected bytes, got {type(buffer).__name__}.") from error
     if view.ndim != 1 or view.itemsize != 1 or not view.c_contiguous:
@@ -369,7 +366,10 @@ def _check_depth(value: Any, depth: int) -> None:
 
 
 def _specs(layout: Dict[str, Any]) -> Tuple[TensorSpec, ...]:
-    """Returns the layout's tensor table, each row checked."""
+    """Returns the layout's tensor table, each row checked.
+
+    A payload needs no more of its layout; `policy.layout` reads and checks the rest.
+    """
     rows = layout.get("tensors")
     if not isinstance(rows, list) or len(rows) > MAX_TENSORS:
         raise PayloadError(

@@ -21,7 +21,7 @@ from acme_quant import kernels
 from acme_quant.policy import payload, quantizers
 from acme_quant.policy.graph import Field, Graph
 from acme_quant.policy.layout import Layout
-from acme_quant.policy.payload import Payload, PayloadError
+from acme_quant.policy.payload import Payload, PayloadError, Table
 from acme_quant.policy.rows import ObservationError, RowFiller
 from acme_quant.policy.writer import PolicyWriter
 
@@ -48,6 +48,32 @@ class LayerReport(NamedTuple):
     why: str
 
 
+class _Shared(NamedTuple):
+    """What versions of one policy have in common: they were decoded with one table."""
+
+    table: Table
+    layout: Layout
+    program: kernels.Program
+    filler: RowFiller
+
+    @classmethod
+    def of(cls, decoded: Payload) -> _Shared:
+        """Reads the layout; the engine checks every number of it.
+
+        Raises:
+          PayloadError: if the layout does not describe a policy.
+        """
+        layout = Layout.of(decoded.layout)
+        spans, widths = decoded.table.spans(), layout.value_widths
+        try:
+            program = kernels.Program(layout.ops, spans, widths, decoded.nbytes)
+        except ValueError as error:
+            raise PayloadError(
+                f"expected a layout the engine can run: {error}"
+            ) from error
+        return cls(decoded.table, layout, program, RowFiller(layout.observation))
+
+
 class QuantizedPolicy:
     """One version of a policy; immutable."""
 
@@ -59,14 +85,12 @@ class QuantizedPolicy:
         """
         self._payload = decoded
         self._buffer = decoded.buffer
-        if like is not None and like._payload.table is decoded.table:
-            self._layout, self._program = like._layout, like._program
-            self._filler = like._filler
-        else:
-            self._layout = Layout.of(decoded.layout)
-            self._program = _program(self._layout, decoded)
-            self._filler = RowFiller(self._layout.observation)
-        self._run = self._program.run
+        shared = None if like is None else like._shared
+        if shared is None or shared.table is not decoded.table:
+            shared = _Shared.of(decoded)
+        self._shared = shared
+        self._layout, self._filler = shared.layout, shared.filler
+        self._run = shared.program.run
         # One flat array of floats is a row as it comes.
         (first, *others), output = self._layout.observation, self._layout.output
         flat = not others and not first.keys and len(first.shape) == 1
@@ -88,7 +112,8 @@ class QuantizedPolicy:
           PayloadError: if the bytes are cut short, damaged, of another format version
             or not a policy; a `ValueError`.
         """
-        return cls(payload.decode(buffer, like and like._payload), like)
+        table = None if like is None else like._shared.table
+        return cls(payload.decode(buffer, table), like)
 
     def replace(self, buffer: payload.Buffer) -> QuantizedPolicy:
         """Returns the policy in `buffer`, sharing this one's program if it can.
@@ -317,16 +342,6 @@ def quantize_graph(
     """
     writer = PolicyWriter(graph, quantizer, activations)
     return QuantizedPolicy(writer.write(variables, policy_version, learner_step))
-
-
-def _program(layout: Layout, decoded: Payload) -> kernels.Program:
-    """Returns the engine's program; the engine checks every number of it."""
-    try:
-        return kernels.Program(
-            layout.ops, decoded.table.spans(), layout.value_widths, decoded.nbytes
-        )
-    except ValueError as error:
-        raise PayloadError(f"expected a layout the engine can run: {error}") from error
 
 
 def _tensor_ids(op: np.void) -> List[int]:

@@ -15,12 +15,13 @@ QTensor's invariants; nothing has to be registered. Rounding and transposing run
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple, Union
+from typing import Dict, NamedTuple, Tuple
 
 import numpy as np
 
 from acme_quant import kernels
 from acme_quant.policy.qtensor import CODE_DTYPES, QTensor, codes_shape, padded
+from acme_quant.roles import Quantizer
 
 # Four float32 roundings (scale, its inverse, two products) of a quotient of at most 254
 # steps displace a code by at most 4 * 254 * 2**-24 < 2**-14 steps.
@@ -77,9 +78,15 @@ def _matrix(weight: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weight)
 
 
+def _shape(weight: np.ndarray) -> Tuple[int, int]:
+    """Returns (outputs, inputs) of a weight [K, N]."""
+    inputs, outputs = weight.shape
+    return outputs, inputs
+
+
 def _codes(storage: str, weight: np.ndarray, out: np.ndarray | None) -> np.ndarray:
     """Returns `out`, checked, or new zeroed codes for `weight` [K, N]."""
-    shape = codes_shape(storage, weight.shape[1], weight.shape[0])
+    shape = codes_shape(storage, *_shape(weight))
     if out is None:
         return np.zeros(shape, CODE_DTYPES[storage])
     if out.shape != shape or out.dtype != CODE_DTYPES[storage]:
@@ -114,7 +121,7 @@ class Float32:
         self.calibrate(weight)
         codes = _codes(self.format, weight, out)
         kernels.transpose_columns(weight, codes)
-        return QTensor(self.format, codes, weight.shape[::-1])
+        return QTensor(self.format, codes, _shape(weight))
 
     def error_bound(self, qtensor: QTensor, weight: np.ndarray) -> np.ndarray:
         """Returns zeros, float32 [N, K]."""
@@ -142,7 +149,7 @@ class Float16(Float32):
             )
         codes = _codes(self.format, weight, out)
         kernels.transpose_columns(weight, codes.view(np.uint16))
-        return QTensor(self.format, codes, weight.shape[::-1])
+        return QTensor(self.format, codes, _shape(weight))
 
     def error_bound(self, qtensor: QTensor, weight: np.ndarray) -> np.ndarray:
         """Returns half a unit in the last place of a half, float32 [N, K]."""
@@ -188,7 +195,7 @@ class Int8:
         scale, zero_point = self.scale(self.calibrate(weight))
         codes = _codes(self.format, weight, out)
         self._round(weight, scale, zero_point, codes)
-        return QTensor(self.format, codes, weight.shape[::-1], scale, zero_point)
+        return QTensor(self.format, codes, _shape(weight), scale, zero_point)
 
     def _round(
         self,
@@ -205,6 +212,7 @@ class Int8:
 
     def error_bound(self, qtensor: QTensor, weight: np.ndarray) -> np.ndarray:
         """Returns half a step, or the distance to the clip range: float32 [N, K]."""
+        assert qtensor.scale is not None  # An integer format always has one.
         step = qtensor.scale[:, None].astype(np.float64)
         half = (0.5 + ROUNDING_STEPS) * step
         zero = 0 if qtensor.zero_point is None else qtensor.zero_point[:, None]
@@ -332,9 +340,6 @@ class Int4(Int8):
         wide = np.zeros((len(codes), padded(weight.shape[0])), np.int8)
         super()._round(weight, scale, zero_point, wide)
         kernels.pack_int4(wide, codes)
-
-
-Quantizer = Union[Float32, Int8]
 
 
 def get(quantizer: str | Quantizer) -> Quantizer:

@@ -41,8 +41,7 @@ class Requantizer:
         """
         self._quantizer = quantizers.get(quantizer)
         self._activations = activations
-        self._table: Table | None = None
-        self._writer: PolicyWriter | None = None
+        self._made: Tuple[Table, PolicyWriter] | None = None
 
     def __call__(self, received: Payload) -> Payload:
         """Returns the same version in the actor's format, in a buffer of its own.
@@ -51,16 +50,21 @@ class Requantizer:
           PayloadError: `received` is not a policy.
           NonFiniteWeights: it holds a NaN or Inf.
         """
-        if received.table is not self._table:
-            QuantizedPolicy(received)  # The engine checks every number of the layout.
-            graph = graph_of(received)
-            self._writer = PolicyWriter(graph, self._quantizer, self._activations)
-            self._table = received.table
-        return self._writer.write(
-            variables_of(received, self._writer.graph),
+        writer = self._writer(received)
+        return writer.write(
+            variables_of(received, writer.graph),
             received.policy_version,
             received.learner_step,
         )
+
+    def _writer(self, received: Payload) -> PolicyWriter:
+        """Returns the writer of payloads with this layout; the last one is kept."""
+        if self._made is None or self._made[0] is not received.table:
+            QuantizedPolicy(received)  # The engine checks every number of the layout.
+            graph = graph_of(received)
+            writer = PolicyWriter(graph, self._quantizer, self._activations)
+            self._made = received.table, writer
+        return self._made[1]
 
 
 def graph_of(received: Payload) -> Graph:

@@ -125,7 +125,7 @@ class RowFiller:
 def _kindred(dtype: str) -> Set[np.dtype]:
     """Returns the dtypes that convert to `dtype` without a loss of kind."""
     every = (np.dtype(letter) for letter in "?" + np.typecodes["AllInteger"] + "efd")
-    return {other for other in every if np.can_cast(other, dtype, "same_kind")}
+    return set(filter(lambda other: np.can_cast(other, dtype, "same_kind"), every))
 
 
 def _converted(field: Field, array: Any, leading: tuple) -> np.ndarray:

@@ -48,7 +48,9 @@ class _Tensor(NamedTuple):
 
     spec: payload.TensorSpec
     layer: Layer
-    parameter: Parameter | None  # None: the quantizer fills it with the weight.
+    parameter: Parameter
+    # Then the quantizer fills it, and the scale and zero point that follow.
+    is_quantized: bool
 
 
 class PolicyWriter:
@@ -118,11 +120,11 @@ class PolicyWriter:
         blank = payload.blank(self.table, buffer)
         arrays = iter(zip(self._tensors, blank.tensors()))
         for tensor, array in arrays:
-            if tensor.parameter is not None:
-                array[...] = _finite(tensor, tensor.parameter.value(variables))
+            value = tensor.parameter.value(variables)
+            if not tensor.is_quantized:
+                array[...] = _finite(tensor, value)
                 continue
-            matrix = tensor.layer.weight.value(variables)
-            quantized = self._quantize(matrix.reshape(-1, matrix.shape[-1]), array)
+            quantized = self._quantize(value.reshape(-1, value.shape[-1]), array)
             for part in (quantized.scale, quantized.zero_point):
                 if part is not None:
                     next(arrays)[1][...] = part
@@ -174,8 +176,8 @@ class PolicyWriter:
         )
         if layer.geometry is not None:
             record.update(vars(layer.geometry))
-        if layer.kind in WEIGHTED:
-            record.update(self._weight(layer))
+        if layer.weight is not None:
+            record.update(self._weight(layer, layer.weight))
         for part in ("scale", "bias"):
             parameter = getattr(layer, part)
             if parameter is not None:
@@ -183,23 +185,25 @@ class PolicyWriter:
                 record[part] = self._room(layer, part, "float32", shape, parameter)
         return [record[name] for name in kernels.OP_FIELDS]
 
-    def _weight(self, layer: Layer) -> dict[str, int]:
+    def _weight(self, layer: Layer, weight: Parameter) -> dict[str, int]:
         """Returns the fields of a weighted layer; makes room for its weight."""
-        outputs = layer.weight.shape[-1]
-        inputs = int(np.prod(layer.weight.shape[:-1]))
+        outputs = weight.shape[-1]
+        inputs = int(np.prod(weight.shape[:-1]))
         storage, has_zero_point = _kind(self._sample)
         dtype, shape = CODE_DTYPES[storage].name, codes_shape(storage, outputs, inputs)
         fields = {
             "inputs": inputs,
             "format": kernels.FORMATS.index(storage),
-            "weight": self._room(layer, "weight", dtype, shape),
+            "weight": self._room(layer, "weight", dtype, shape, weight, True),
         }
         if self._sample.scale is not None:
-            fields["scale"] = self._room(layer, "scale", "float32", (outputs,))
+            fields["scale"] = self._room(layer, "scale", "float32", (outputs,), weight)
             limit = activation_max(self.activations, inputs, has_zero_point)
             fields["activation_max"] = limit
         if has_zero_point:
-            fields["zero_point"] = self._room(layer, "zero_point", "int32", (outputs,))
+            fields["zero_point"] = self._room(
+                layer, "zero_point", "int32", (outputs,), weight
+            )
         return fields
 
     def _room(
@@ -208,12 +212,13 @@ class PolicyWriter:
         part: str,
         dtype: str,
         shape: tuple[int, ...],
-        parameter: Parameter | None = None,
+        parameter: Parameter,
+        is_quantized: bool = False,
     ) -> int:
         """Returns the id of a new tensor of the payload."""
         name = f"{self.graph.layers.index(layer)}.{part}"
         spec = payload.TensorSpec(name, dtype, tuple(shape))
-        self._tensors.append(_Tensor(spec, layer, parameter))
+        self._tensors.append(_Tensor(spec, layer, parameter, is_quantized))
         return len(self._tensors) - 1
 
 

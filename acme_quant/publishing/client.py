@@ -15,9 +15,10 @@ import threading
 import time
 from typing import Any, Dict, Tuple
 
+from acme_quant import roles
 from acme_quant.peers import calls
 from acme_quant.policy import payload
-from acme_quant.policy.payload import Payload, PayloadError
+from acme_quant.policy.payload import Buffer, Payload, PayloadError
 from acme_quant.policy.quantized_policy import QuantizedPolicy
 from acme_quant.policy.quantizers import Quantizer
 from acme_quant.policy.requantize import Requantizer
@@ -58,7 +59,7 @@ class QuantizedVariableClient:
 
     def __init__(
         self,
-        source: Any,
+        source: roles.PolicySource,
         update_period: int = 100,
         *,
         quantizer: str | Quantizer | None = None,
@@ -94,7 +95,7 @@ class QuantizedVariableClient:
         self._update_period = update_period
         self._calls_left = 1
         self._wait = wait
-        self._requantize = quantizer and Requantizer(quantizer, activations)
+        self._requantize = Requantizer(quantizer, activations) if quantizer else None
         self._host = shared_memory.host_identity() if use_shared_memory else ""
         self._first_policy_timeout_s = first_policy_timeout_s
         self._silence = calls.Silence("quantizer", max_silence_s)
@@ -243,7 +244,7 @@ class QuantizedVariableClient:
         self._status["pull_ms"] = (pulled_s - start_s) * 1e3
         self._status["load_ms"] = (time.perf_counter() - pulled_s) * 1e3
 
-    def _pull(self) -> Any:
+    def _pull(self) -> Buffer | None:
         """Returns the bytes of a newer policy, or None if there is none."""
         for attempt in range(MAX_BLOCK_TRIES):
             last = attempt == MAX_BLOCK_TRIES - 1
@@ -276,10 +277,11 @@ class QuantizedVariableClient:
             self._status["bytes_received"] += came.body.nbytes
         return came.kind, came.body
 
-    def _load(self, buffer: Any) -> None:
+    def _load(self, buffer: Buffer) -> None:
         """Checks received bytes and leaves the policy they are in `_next`."""
         try:
-            received = payload.decode(buffer, like=self._received)
+            known = self._received
+            received = payload.decode(buffer, None if known is None else known.table)
             running = self._requantize(received) if self._requantize else received
             loaded = QuantizedPolicy(running, like=self._loaded)
         except ValueError as error:

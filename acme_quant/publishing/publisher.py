@@ -16,10 +16,11 @@ import dataclasses
 import logging
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 import numpy as np
 
+from acme_quant import roles
 from acme_quant.peers import calls
 from acme_quant.policy import quantizers
 from acme_quant.policy.graph import Graph
@@ -28,10 +29,8 @@ from acme_quant.policy.writer import PolicyWriter
 from acme_quant.publishing import shared_memory
 from acme_quant.publishing.action_changes import ActionsChanged, Changes
 from acme_quant.publishing.answer import ARRAY, SHARED_MEMORY, UNCHANGED, Answer
+from acme_quant.publishing.schedule import MIN_POLL_S, Schedule
 
-# A question for the learner's step costs it a fraction of a millisecond.
-MIN_POLL_S = 0.005
-MAX_POLL_S = 0.5
 RETRY_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -72,7 +71,7 @@ class PolicyPublisher:
     def __init__(
         self,
         graph: Graph,
-        variable_source: Any,
+        variable_source: roles.VariableSource,
         quantizer: str | quantizers.Quantizer = "int8",
         *,
         activations: str = "wide",
@@ -91,8 +90,8 @@ class PolicyPublisher:
 
         Args:
           graph: The lowered policy.
-          variable_source: `get_variables(names)` and `get_steps()`; an object of this
-            process may lack the latter if `publish_period_s` is given.
+          variable_source: The learner or a client of it, a `roles.CountingSource`; an
+            object of this process need not count if `publish_period_s` is given.
           quantizer: Number format of the actors.
           activations: How integer layers round their inputs: 'wide' or '8bit'.
           communication: Number format of the payload when clients quantize it again.
@@ -115,14 +114,12 @@ class PolicyPublisher:
         self._changes = changes or Changes(graph, quantizer, activations, communication)
         self._room: memoryview | None = None
         self._variable_name = variable_name
-        self._publish_period = publish_period
-        self._publish_period_s = publish_period_s
+        self._schedule = Schedule(publish_period, publish_period_s)
         self._first_version = first_version
         self._max_bad_policies = max_bad_policies
         self._stop = stop or threading.Event()
         self._silence = calls.Silence("learner", max_silence_s)
         self._host = shared_memory.host_identity() if use_shared_memory else ""
-        self._attempt_step, self._attempt_s = None, time.monotonic()
         self._bad_in_a_row = self._learner_step = 0
         self._current: _Published | None = None
         self._previous: _Published | None = None
@@ -187,9 +184,9 @@ class PolicyPublisher:
         """
         try:
             steps = self._ask_steps()
-            if not self._is_due(steps):
+            if not self._schedule.is_due(steps):
                 self._silence.answered()
-                return self._wait_s(steps)
+                return self._schedule.wait_s(steps)
             variables = self._fetch()
         except Exception as error:
             if not calls.is_remote(self._source):
@@ -197,7 +194,7 @@ class PolicyPublisher:
             self._silence.failed(error)
             return RETRY_S
         self._silence.answered()
-        self._note_attempt(steps)
+        self._schedule.note(steps)
         self._quantize_and_publish(variables, steps)
         return MIN_POLL_S
 
@@ -208,7 +205,7 @@ class PolicyPublisher:
         """
         try:
             steps = self._ask_steps()
-            if steps == self._attempt_step:
+            if self._schedule.has(steps):
                 return
             variables = self._fetch()
         except Exception as error:
@@ -216,39 +213,19 @@ class PolicyPublisher:
                 raise
             _log.warning("The learner's last policy was not fetched: %s", error)
             return
-        self._note_attempt(steps)
+        self._schedule.note(steps)
         try:
             self._quantize_and_publish(variables, steps)
         except BadPolicies as error:
             _log.warning("%s", error)
 
     def _ask_steps(self) -> int:
-        if not calls.is_remote(self._source) and not hasattr(self._source, "get_steps"):
-            return 0
-        self._learner_step = int(self._source.get_steps())
-        return self._learner_step
-
-    def _is_due(self, steps: int) -> bool:
-        if self._attempt_step is None:
-            return True
-        if self._publish_period_s is not None:
-            return time.monotonic() - self._attempt_s >= self._publish_period_s
-        return steps - self._attempt_step >= self._publish_period
-
-    def _wait_s(self, steps: int) -> float:
-        """Returns how long to leave the learner alone: half of what seems left."""
-        elapsed_s = time.monotonic() - self._attempt_s
-        if self._publish_period_s is not None:
-            left_s = self._publish_period_s - elapsed_s
-        else:
-            done = steps - self._attempt_step
-            left = self._publish_period - done
-            left_s = left * elapsed_s / done / 2 if done > 0 else elapsed_s
-        return min(max(left_s, MIN_POLL_S), MAX_POLL_S)
-
-    def _note_attempt(self, steps: int) -> None:
-        self._attempt_step = steps
-        self._attempt_s = time.monotonic()
+        source = self._source
+        # A Courier client has every method.
+        if calls.is_remote(source) or isinstance(source, roles.CountingSource):
+            self._learner_step = int(source.get_steps())
+            return self._learner_step
+        return 0
 
     def _fetch(self) -> List[np.ndarray]:
         start_s = time.perf_counter()

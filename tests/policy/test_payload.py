@@ -92,7 +92,7 @@ def test_every_tensor_begins_at_a_multiple_of_64() -> None:
 
 def test_versions_of_one_policy_share_their_layout() -> None:
     first, second = payload.decode(GOOD), sealed(6, 80)
-    again = payload.decode(bytes(second.buffer), like=first)
+    again = payload.decode(bytes(second.buffer), table=first.table)
     assert again.table is first.table and again.policy_version == 6
 
 

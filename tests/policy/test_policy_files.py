@@ -180,11 +180,11 @@ def test_replace_shares_the_program_of_the_same_layout() -> None:
     writer = PolicyWriter(graph)
     first = QuantizedPolicy.from_bytes(writer.write(variables, 1).buffer)
     second = first.replace(writer.write([-v for v in variables], 2).buffer)
-    assert second._program is first._program
+    assert second._shared is first._shared
     assert (first.version, second.version) == (1, 2)
     assert not np.array_equal(first(flat()[0]), second(flat()[0]))
     other = first.replace(PolicyWriter(graph, "float32").write(variables, 3).buffer)
-    assert other._program is not first._program and other.quantizer == "float32"
+    assert other._shared is not first._shared and other.quantizer == "float32"
 
 
 def test_buffers_are_used_again() -> None:

@@ -146,7 +146,7 @@ def test_staleness_grows_while_the_learner_goes_on_unpublished() -> None:
     source.publish()
     with client_of(source) as client:
         client.update_and_wait()
-        source.node._publish_period = 1000
+        source.node._schedule._period = 1000
         source.learner.step(40)
         source.node.poll()
         client.update(wait=True)

@@ -207,7 +207,7 @@ class Actor:
         times = [time.perf_counter()]
         buffer = pull(self._source, 0, self._transport)
         times.append(time.perf_counter())
-        self._decoded = payload.decode(buffer, like=self._decoded)
+        self._decoded = payload.decode(buffer, self._decoded and self._decoded.table)
         times.append(time.perf_counter())
         self._policy = QuantizedPolicy(self._decoded, like=self._policy)
         times.append(time.perf_counter())
