@@ -55,7 +55,7 @@ class AsyncCounter:
         self._call: futures.Future[Mapping[str, float]] | None = None
         self._pending: Dict[str, float] = {}
         # What the parent said last, and all that it could not know then.
-        self._counts = {} if parent is None else dict(self._parent.get_counts())
+        self._counts = {} if self._parent is None else dict(self._parent.get_counts())
 
     def increment(self, **counts: float) -> Dict[str, float]:
         """Adds to counts.
@@ -81,7 +81,7 @@ class AsyncCounter:
             now = time.perf_counter()
             if now >= self._next_call:
                 self._next_call = now + self._time_delta
-                self._pass_on()
+                self._pass_on(self._parent)
         return dict(self._counts)
 
     def known(self, name: str) -> float:
@@ -96,9 +96,9 @@ class AsyncCounter:
         """
         while self._parent is not None and (self._call or self._pending):
             if self._call is None:
-                self._pass_on()
+                self._pass_on(self._parent)
             elif futures.wait([self._call], _LOOK_S).done:
-                self._take()
+                self._take(self._call)
             elif stop.is_set():
                 return
 
@@ -113,20 +113,20 @@ class AsyncCounter:
         deadline = time.monotonic() + timeout_s
         while self._parent is not None and (self._call or self._pending):
             if self._call is None:
-                self._pass_on()
+                self._pass_on(self._parent)
                 continue
             if not futures.wait([self._call], deadline - time.monotonic()).done:
                 self._give_up(self._call, timeout_s)
                 return
             self._take(self._call)
 
-    def _pass_on(self) -> None:
+    def _pass_on(self, parent: roles.Counter) -> None:
         """Sends what is pending."""
         pending, self._pending = self._pending, {}
-        if calls.is_remote(self._parent):
-            self._call = self._parent.futures.increment(**pending)
+        if calls.is_remote(parent):
+            self._call = parent.futures.increment(**pending)
         else:
-            self._counts = dict(self._parent.increment(**pending))
+            self._counts = dict(parent.increment(**pending))
 
     def _take(self, call: futures.Future[Mapping[str, float]]) -> None:
         """Takes the answer of the call that is done."""

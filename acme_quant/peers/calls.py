@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Callable, TypeVar, cast
+from typing import TYPE_CHECKING, Callable, TypeVar
 
 if TYPE_CHECKING:
     import courier
+    from typing_extensions import TypeGuard
 
 # Outlasts a peer that is stopped for a minute and answers again.
 MAX_SILENCE_S = 120.0
@@ -30,7 +31,7 @@ class PeerSilent(RuntimeError):
     """A peer has not answered for longer than it may."""
 
 
-def is_remote(peer: object) -> bool:
+def is_remote(peer: object) -> TypeGuard[courier.Client]:
     """Returns whether calls to `peer` cross a process boundary."""
     return hasattr(peer, "futures")
 
@@ -42,8 +43,7 @@ def bounded(peer: Peer, timeout_s: float = CALL_TIMEOUT_S) -> Peer:
     """
     if not is_remote(peer):
         return peer
-    client = cast("courier.Client", peer)
-    return cast("Peer", type(client)(client.address, call_timeout=timeout_s))
+    return type(peer)(peer.address, call_timeout=timeout_s)
 
 
 class Silence:

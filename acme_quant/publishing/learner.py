@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,7 @@ class PublishingLearner(ConsistentLearner):
         """Returns the publisher's counts; see `PolicyPublisher.get_status`."""
         return self._publisher.get_status()
 
-    def get_float32(self) -> tuple[int, list[np.ndarray]]:
+    def get_float32(self) -> tuple[int, Sequence[np.ndarray]]:
         """Returns what was quantized last; see `PolicyPublisher.get_float32`."""
         return self._publisher.get_float32()
 

@@ -16,7 +16,7 @@ import dataclasses
 import logging
 import threading
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, Sequence, Tuple
 
 import numpy as np
 
@@ -123,7 +123,7 @@ class PolicyPublisher:
         self._bad_in_a_row = self._learner_step = 0
         self._current: _Published | None = None
         self._previous: _Published | None = None
-        self._float32: Tuple[int, List[np.ndarray]] = (0, [])
+        self._float32: Tuple[int, Sequence[np.ndarray]] = (0, [])
         self._lock = threading.Lock()
         self._status: Dict[str, float] = dict.fromkeys(_STATUS, 0)
 
@@ -147,7 +147,7 @@ class PolicyPublisher:
             body, kind = current.content, ARRAY
         return Answer(current.version, self._learner_step, kind, body)
 
-    def get_float32(self) -> Tuple[int, List[np.ndarray]]:
+    def get_float32(self) -> Tuple[int, Sequence[np.ndarray]]:
         """Returns what the newest policy was quantized from: for comparing the two.
 
         Returns:
@@ -221,19 +221,20 @@ class PolicyPublisher:
 
     def _ask_steps(self) -> int:
         source = self._source
-        # A Courier client has every method.
-        if calls.is_remote(source) or isinstance(source, roles.CountingSource):
+        if isinstance(source, roles.CountingSource):  # A Courier client is all things.
             self._learner_step = int(source.get_steps())
             return self._learner_step
         return 0
 
-    def _fetch(self) -> List[np.ndarray]:
+    def _fetch(self) -> Sequence[np.ndarray]:
         start_s = time.perf_counter()
         (variables,) = self._source.get_variables([self._variable_name])
         self._set(fetch_ms=(time.perf_counter() - start_s) * 1e3)
         return variables
 
-    def _quantize_and_publish(self, variables: List[np.ndarray], steps: int) -> None:
+    def _quantize_and_publish(
+        self, variables: Sequence[np.ndarray], steps: int
+    ) -> None:
         current = self._current
         version = current.version + 1 if current else self._first_version
         start_s = time.perf_counter()

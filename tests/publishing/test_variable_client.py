@@ -117,10 +117,10 @@ def test_no_answer_is_lost_between_two_updates(source: Source) -> None:
 def test_the_program_is_shared_by_the_versions_of_a_policy(source: Source) -> None:
     with client_of(source) as client:
         client.update_and_wait()
-        program = client.policy._program
+        program = client.policy._shared.program
         source.publish()
         client.update_and_wait()
-        assert client.version == 2 and client.policy._program is program
+        assert client.version == 2 and client.policy._shared.program is program
 
 
 def test_staleness_counts_versions_learner_steps_and_seconds(source: Source) -> None:
