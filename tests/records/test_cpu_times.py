@@ -27,7 +27,7 @@ for line in sys.stdin:
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_what_an_environments_own_process_uses_is_its_actors(apart: bool) -> None:
-    times = cpu_times.CpuTimes()
+    times = cpu_times.CpuTimes({"actor": "actor"})
     node = subprocess.Popen(
         [sys.executable, "-c", PARENT.format(burn=BURN, apart=apart)],
         stdin=subprocess.PIPE,

@@ -11,10 +11,10 @@ import synthetic_runs as synthetic
 from matplotlib.figure import Figure
 
 from acme_quant.acting import timing
+from acme_quant.launch.nodes import ENERGY_ROLES
 from acme_quant.launch.reports import balance_page, comparison, figures
 from acme_quant.launch.reports.operating_point import Point
 from acme_quant.policy.quantizers import QUANTIZERS
-from acme_quant.records import cpu_times
 
 ALL_ARMS = [*QUANTIZERS, "acme"]
 
@@ -61,7 +61,7 @@ def test_colours_never_end_and_none_comes_twice() -> None:
 
 
 def test_every_stage_and_every_role_is_in_its_bar() -> None:
-    for parts in (timing.STAGES, cpu_times.ROLES, [str(n) for n in range(20)]):
+    for parts in (timing.STAGES, ENERGY_ROLES, [str(n) for n in range(20)]):
         figure = figures.stacked({"int8": dict.fromkeys(parts, 1.0)}, parts, (), "us")
         assert len(figure.axes[0].patches) == len(parts)
 
