@@ -48,7 +48,7 @@ types: $(INSTALLED)
 	rm -rf build/types && mkdir -p build/types
 	cp -rs $(CURDIR)/acme_quant build/types
 	cp -rs $(CURDIR)/agents $(CURDIR)/launch build/types/acme_quant
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/python -m pyright --pythonpath $(BIN)/python
 
 format: $(INSTALLED)
 	$(BIN)/ruff format .
