@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from acme_quant.publishing.answer import Answer
     from acme_quant.publishing.publisher import PolicyPublisher
 
+# Between two looks at whether the publisher of a waiting learner has failed.
+WATCH_S = 0.5
+
 
 class ConsistentLearner(core.Learner):
     """An Acme learner whose variables are never read in the middle of a step.
@@ -110,9 +113,17 @@ class PublishingLearner(ConsistentLearner):
         Raises:
           Exception: what ended the publisher, such as too many policies with a NaN.
         """
-        if self._failure is not None:
-            raise self._failure
+        self._check()
         super().step()
+
+    def watch(self, stop: threading.Event) -> None:
+        """Waits for `stop`: a learner that waits for data takes no step.
+
+        Raises:
+          Exception: as `step`.
+        """
+        while not stop.wait(WATCH_S):
+            self._check()
 
     def get_policy(self, newer_than: int, host: str) -> Answer:
         """Answers an actor's question; see `PolicyPublisher.get_policy`."""
@@ -129,6 +140,10 @@ class PublishingLearner(ConsistentLearner):
     def publish_last(self) -> None:
         """Publishes the newest policy; see `PolicyPublisher.publish_last`."""
         self._publisher.publish_last()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _start(self) -> None:
         threading.Thread(target=self._publish, daemon=True, name="publish").start()

@@ -260,7 +260,8 @@ class PolicyPublisher:
         self._bad_in_a_row += 1
         _log.warning("Refused the policy of learner step %d: %s", steps, error)
         self._count(refused_policies=1)
-        if self._bad_in_a_row >= self._max_bad_policies:
+        # Without a first policy nobody acts, so that no better one would be learnt.
+        if self._bad_in_a_row >= self._max_bad_policies or self._current is None:
             raise BadPolicies(
                 f"expected a policy fit to publish, got {self._bad_in_a_row} in a row "
                 f"that are not, the last at learner step {steps}: {error}"

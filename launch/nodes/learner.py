@@ -119,6 +119,8 @@ class LearnerNode:
         works = [self._learn]
         if self._publication is not None:
             works.append(self._publication.log)
+        if isinstance(self.served, PublishingLearner):
+            works.append(self.served.watch)
         stopping.serve_until_stopped(*works, close=self.close)
 
     def step(self) -> None:

@@ -198,3 +198,13 @@ def test_what_actors_cannot_quantize_is_published_without_a_bound() -> None:
     ) as run:
         run.wait_until(lambda: run.failure is not None)
         assert "float16's 65504" in str(run.failure)
+
+
+@pytest.mark.parametrize("spoil", ["outliers", "nan"])
+def test_a_first_policy_that_is_refused_ends_the_run(spoil: str) -> None:
+    learner = with_outliers(Learner())
+    if spoil == "nan":
+        learner.variables[2][0] = np.nan
+    with running(learner, limit=0.5, max_bad_policies=10) as run:
+        run.wait_until(lambda: run.failure is not None)
+    assert isinstance(run.failure, BadPolicies)

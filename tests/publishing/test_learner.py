@@ -56,6 +56,16 @@ def test_learner_that_waits_for_data_still_answers(
     assert first == 1
 
 
+def test_failure_of_the_publisher_ends_a_learner_that_waits_for_data() -> None:
+    class Publisher:
+        def run(self) -> None:
+            raise ArithmeticError("no policy is fit")
+
+    learner = PublishingLearner(TornLearner(), lambda source: Publisher())
+    with pytest.raises(ArithmeticError, match="no policy is fit"):
+        learner.watch(threading.Event())
+
+
 def test_failure_of_the_publisher_ends_the_learner() -> None:
     class Publisher:
         def run(self) -> None:
