@@ -14,7 +14,8 @@ BURN = "import time\nwhile time.process_time() < 0.3: pass\n"
 PARENT = """
 import subprocess, sys
 child = subprocess.Popen(
-    [sys.executable, "-c", {burn!r} + "print(1, flush=True); input()"],
+    [sys.executable, "-c", {burn!r} + "print(1, flush=True); time.sleep(60)"],
+    stdin=subprocess.DEVNULL,  # Or it would take the word that is the node's.
     start_new_session={apart},
 )
 for line in sys.stdin:

@@ -44,9 +44,9 @@ def test_run_leaves_configuration_logs_rows_and_event_files(
     int8_run: pathlib.Path,
 ) -> None:
     assert json.loads((int8_run / "config.json").read_text())["quantizer"] == "int8"
-    nodes = {path.stem for path in (int8_run / "logs").glob("*.log")}
-    nodes_expected = {"replay", "counter", "coordinator", "learner", "quantizer"}
-    assert nodes == nodes_expected | {"evaluator", "actor_0", "actor_1"}
+    logs = {path.stem for path in (int8_run / "logs").glob("*.log")}
+    nodes = {"replay", "counter", "coordinator", "learner", "quantizer"}
+    assert logs == nodes | {"evaluator", "actor_0", "actor_1", "launcher"}
     for node in ("learner", "evaluator", "actor_0", "actor_1", "quantizer"):
         assert list((int8_run / "tensorboard" / node).glob("events*"))
 
